@@ -30,20 +30,50 @@ void wait_for_change(const std::atomic<int>& value, int old) {
   value.wait(old, std::memory_order_acquire);
 }
 
+/// Lets the workers see what was written before.
+void begin_generation(std::atomic<int>& generation) {
+  generation.fetch_add(1, std::memory_order_release);
+  generation.notify_all();
+}
+
+/// Waits in its destructor until all workers have returned: also if worker 0 throws, for want of
+/// memory, since the others use the job until then.
+class AllReturned {
+ public:
+  explicit AllReturned(const std::atomic<int>& pending) : pending_(pending) {}
+  ~AllReturned() {
+    for (int left = pending_.load(std::memory_order_acquire); left != 0;
+         left = pending_.load(std::memory_order_acquire)) {
+      wait_for_change(pending_, left);
+    }
+  }
+  AllReturned(const AllReturned&) = delete;
+  AllReturned& operator=(const AllReturned&) = delete;
+
+ private:
+  const std::atomic<int>& pending_;
+};
+
 }  // namespace
 
 ThreadTeam::ThreadTeam(int threads) : shares_(static_cast<std::size_t>(threads)) {
   const SignalsBlocked blocked;
-  for (int worker = 1; worker < threads; ++worker) {
-    workers_.emplace_back([this, worker] { work(worker); });
-    pthread_setname_np(workers_.back().native_handle(), "kernel-team");
+  try {
+    for (int worker = 1; worker < threads; ++worker) {
+      workers_.emplace_back([this, worker] { work(worker); });
+      pthread_setname_np(workers_.back().native_handle(), "kernel-team");
+    }
+  } catch (...) {
+    // One that cannot be started: the ones before it are joined next, and would wait for ever.
+    stopping_ = true;
+    begin_generation(generation_);
+    throw;
   }
 }
 
 ThreadTeam::~ThreadTeam() {
   stopping_ = true;
-  generation_.fetch_add(1, std::memory_order_release);
-  generation_.notify_all();
+  begin_generation(generation_);
   for (JoinedThread& worker : workers_) {
     worker.join();
   }
@@ -53,13 +83,9 @@ void ThreadTeam::run(Job job, void* context) {
   job_ = job;
   context_ = context;
   pending_.store(threads() - 1, std::memory_order_relaxed);
-  generation_.fetch_add(1, std::memory_order_release);
-  generation_.notify_all();
+  begin_generation(generation_);
+  const AllReturned returned(pending_);
   job(context, 0);
-  for (int left = pending_.load(std::memory_order_acquire); left != 0;
-       left = pending_.load(std::memory_order_acquire)) {
-    wait_for_change(pending_, left);
-  }
 }
 
 void ThreadTeam::work(int worker) {

@@ -46,7 +46,7 @@ class ThreadTeam {
  public:
   using Job = void (*)(void* context, int worker);
 
-  /// Starts threads - 1 threads with all signals blocked.
+  /// Starts threads - 1 threads with all signals blocked. Throws std::system_error.
   explicit ThreadTeam(int threads);
   ~ThreadTeam();
   ThreadTeam(const ThreadTeam&) = delete;
@@ -54,7 +54,7 @@ class ThreadTeam {
 
   [[nodiscard]] int threads() const { return static_cast<int>(workers_.size()) + 1; }
   /// Calls job(context, worker) once for each worker in [0, threads), worker 0 on the caller's
-  /// thread, and returns when all have returned. REQUIRES: job does not throw.
+  /// thread, and returns, or throws what worker 0 has thrown, when all are done; no other throws.
   void run(Job job, void* context);
 
   /// Remaining part of one worker's share of a job's items.

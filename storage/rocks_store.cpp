@@ -82,6 +82,18 @@ rocksdb::Options options_with_checks() {
 
 rocksdb::Slice slice(std::string_view text) { return {text.data(), text.size()}; }
 
+/// An exception of RocksDB, for want of memory or of a thread, ends the process: it leaves locked
+/// what the next call waits for.
+template <class Call>
+rocksdb::Status call_rocksdb(const Call& call) noexcept {
+  return call();
+}
+
+rocksdb::Status open_database(const rocksdb::Options& options,
+                              const std::filesystem::path& directory, rocksdb::DB** opened) {
+  return call_rocksdb([&] { return rocksdb::DB::Open(options, directory.string(), opened); });
+}
+
 /// Key after all keys with a prefix: keys are text.
 std::string behind(std::string_view prefix) { return std::string(prefix) + '\xff'; }
 
@@ -151,11 +163,11 @@ Result<std::unique_ptr<RocksStore>> RocksStore::open(const std::filesystem::path
     options.env = env.get();
   }
   rocksdb::DB* raw = nullptr;
-  rocksdb::Status status = rocksdb::DB::Open(options, directory.string(), &raw);
+  rocksdb::Status status = open_database(options, directory, &raw);
   if (means_no_locks(status.ToString())) {
     env = unlocked_rocks_env(std::move(env));
     options.env = env.get();
-    status = rocksdb::DB::Open(options, directory.string(), &raw);
+    status = open_database(options, directory, &raw);
   }
   auto database = std::make_unique<Database>(directory, std::unique_ptr<rocksdb::DB>(raw));
   database->env = std::move(env);
@@ -203,7 +215,8 @@ Status RocksStore::write(const WriteBatch& batch, Durability durability) {
   if (options.sync) {
     file_point("index-put", database_->directory);
   }
-  const rocksdb::Status status = database_->handle->Write(options, &changes);
+  const rocksdb::Status status =
+      call_rocksdb([&] { return database_->handle->Write(options, &changes); });
   if (options.sync) {
     file_point("index-put", database_->directory);
   }

@@ -10,6 +10,7 @@
 #include <condition_variable>
 #include <deque>
 #include <mutex>
+#include <new>
 #include <utility>
 
 #include "base/process/joined_thread.hpp"
@@ -104,7 +105,11 @@ struct TextOutput::Queue {
     std::unique_lock lock(mutex);
     changed.wait(lock, [this] { return !texts.empty() || ending || given_up; });
     if (texts.empty() && !given_up) {
-      count_dropped(descriptor);
+      try {
+        count_dropped(descriptor);
+      } catch (const std::bad_alloc&) {
+        // Without memory it goes unsaid. Not caught, it would end the process with the lock held.
+      }
     }
     if (texts.empty() || given_up) {
       return false;

@@ -1,11 +1,14 @@
 #include "base/text/uncaught.hpp"
 
 #include <fmt/format.h>
+#include <pthread.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <csignal>
 #include <cstdlib>
 #include <new>
 #include <string_view>
@@ -98,6 +101,12 @@ std::pair<std::string, bool> cause_of_end() {
   if (memory_ran_out) {
     return {fmt::format("out of memory{}", memory_advice()), true};
   }
+  if (std::uncaught_exceptions() > 0) {  // By now there may be threads again.
+    return {fmt::format("an exception that a running thread hides, as where one more cannot be "
+                        "started{}",
+                        thread_advice()),
+            true};
+  }
   return {"terminated without an exception", false};
 }
 
@@ -111,14 +120,44 @@ Reported& reported() {
   return *made;
 }
 
-[[noreturn]] void end_with_a_line() {
-  const auto [cause, shortage] = cause_of_end();
-  log_error(fmt::format("{}failed: {}", reported().who, cause));
-  finish_output();
+[[noreturn]] void end(bool shortage) {
   if (shortage && reported().end == UncaughtEnd::exit_code) {
     std::_Exit(kExitFailure);
   }
   std::abort();
+}
+
+/// Ends with a line that takes no memory and no lock.
+[[noreturn]] void end_without_words(int /*signal*/ = 0) {
+  constexpr std::string_view kLine = "error failed: out of memory\n";
+  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, kLine.data(), kLine.size());
+  end(true);
+}
+
+/// Limits the time that an end takes: nothing is unwound, so this thread may hold the lock of the
+/// log, or of the memory, already.
+void limit_end() {
+  constexpr unsigned kPatience_s = 5;  // More than that of finish_output().
+  std::signal(SIGALRM, end_without_words);
+  sigset_t alarm;
+  sigemptyset(&alarm);
+  sigaddset(&alarm, SIGALRM);
+  ::pthread_sigmask(SIG_UNBLOCK, &alarm, nullptr);
+  ::alarm(kPatience_s);
+}
+
+[[noreturn]] void end_with_a_line() {
+  limit_end();
+  bool shortage = true;
+  try {
+    const auto [cause, lacks] = cause_of_end();
+    shortage = lacks;
+    log_error(fmt::format("{}failed: {}", reported().who, cause));
+  } catch (...) {
+    end_without_words();
+  }
+  finish_output();
+  end(shortage);
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "actors/head/conductor_actor.hpp"
 #include "actors/head/report/reporter_actor.hpp"
 #include "actors/messages/connect_messages.hpp"
+#include "actors/system/actor_systems.hpp"
 #include "actors/system/supervision.hpp"
 #include "actors/train/runtime/rank_runtime.hpp"
 #include "actors/train/runtime/rank_setup.hpp"
@@ -259,49 +260,62 @@ std::vector<std::uint64_t> tensor_digests(const std::vector<RankContext>& ranks)
   return all;
 }
 
+namespace {
+
+/// Starts the ranks' actors and hears their events until `listener` has enough, or to their end.
+/// Returns why they failed.
+std::optional<std::string> hear_ranks(caf::actor_system& system,
+                                      const std::vector<RankContext>& ranks,
+                                      const RunProgram::Options& program,
+                                      const LocalListener& listener, WaitBoard& waits) {
+  bool over = false;
+  std::optional<std::string> failed;
+  caf::scoped_actor self(system);
+  const auto waiter = caf::actor_cast<caf::actor>(self);
+  const ConductorActor conductor = spawn_conductor(system, waits, program);
+  const ReporterActor reporter = spawn_listener(system, waiter);
+  const IndexActor index = spawn_index(system, {}, {});  // Nothing is saved.
+  std::vector<caf::actor> actors = {caf::actor_cast<caf::actor>(conductor),
+                                    caf::actor_cast<caf::actor>(reporter),
+                                    caf::actor_cast<caf::actor>(index)};
+  std::vector<RankActor> handles;
+  for (const RankContext& rank : ranks) {
+    RankActors started = start_rank(
+        system,
+        {.context = rank, .shards = {}, .reporting = {.digest_interval = listener.step ? 1 : 0}},
+        {.conductor = conductor, .index = index});
+    handles.push_back(started.rank);
+    actors.insert(actors.end(), started.all.begin(), started.all.end());
+  }
+  caf::anon_send(conductor, ConnectConductor{handles, {{"listener", reporter}}, waiter, {}});
+  self->monitor(conductor);
+  while (!over && !failed) {
+    self->receive([&](const StepFinished& event) { over = !listener.step(step_record(event)); },
+                  [&](const EvaluationFinished& event) { over = !listener.evaluation(event); },
+                  [&](const RunFinished& finished) {
+                    over = true;
+                    if (finished.exit_code != kExitFinished) {
+                      failed = finished.text;
+                    }
+                  },
+                  [&](const caf::down_msg& down) { failed = failure_text(down.reason); });
+  }
+  cancel_transports(ranks, "the commands of these ranks are over");
+  stop_actors(actors);
+  return failed;
+}
+
+}  // namespace
+
 Status run_local_ranks(const std::vector<RankContext>& ranks, const RunProgram::Options& program,
                        const LocalListener& listener) {
   caf::actor_system_config config;
   set_up_handlers(config);
-  caf::actor_system system(config);
-  bool over = false;
-  std::optional<std::string> failed;
-  {
-    caf::scoped_actor self(system);
-    const auto waiter = caf::actor_cast<caf::actor>(self);
-    WaitBoard waits;
-    const ConductorActor conductor = spawn_conductor(system, waits, program);
-    const ReporterActor reporter = spawn_listener(system, waiter);
-    const IndexActor index = spawn_index(system, {}, {});  // Nothing is saved.
-    std::vector<caf::actor> actors = {caf::actor_cast<caf::actor>(conductor),
-                                      caf::actor_cast<caf::actor>(reporter),
-                                      caf::actor_cast<caf::actor>(index)};
-    std::vector<RankActor> handles;
-    for (const RankContext& rank : ranks) {
-      RankActors started = start_rank(
-          system,
-          {.context = rank, .shards = {}, .reporting = {.digest_interval = listener.step ? 1 : 0}},
-          {.conductor = conductor, .index = index});
-      handles.push_back(started.rank);
-      actors.insert(actors.end(), started.all.begin(), started.all.end());
-    }
-    caf::anon_send(conductor, ConnectConductor{handles, {{"listener", reporter}}, waiter, {}});
-    self->monitor(conductor);
-    while (!over && !failed) {
-      self->receive([&](const StepFinished& event) { over = !listener.step(step_record(event)); },
-                    [&](const EvaluationFinished& event) { over = !listener.evaluation(event); },
-                    [&](const RunFinished& finished) {
-                      over = true;
-                      if (finished.exit_code != kExitFinished) {
-                        failed = finished.text;
-                      }
-                    },
-                    [&](const caf::down_msg& down) { failed = failure_text(down.reason); });
-    }
-    cancel_transports(ranks, "the commands of these ranks are over");
-    stop_actors(actors);
-  }
-  system.await_all_actors_done();
+  WaitBoard waits;  // Before the system: the conductor notes on it what it waits for.
+  const auto system = make_actor_system(config);
+  const auto failed =
+      beside_actors([&] { return hear_ranks(*system, ranks, program, listener, waits); });
+  system->await_all_actors_done();
   return failed ? Status(failure(*failed)) : Status();
 }
 

@@ -7,20 +7,25 @@
 namespace train::data {
 
 OrderedWorkers::OrderedWorkers(unsigned count) {
-  for (unsigned worker = 1; worker < count; ++worker) {
-    threads_.emplace_back([this, worker] { serve(worker); });
+  try {
+    for (unsigned worker = 1; worker < count; ++worker) {
+      threads_.emplace_back([this, worker] { serve(worker); });
+    }
+  } catch (...) {
+    end();  // One that cannot be started: the ones before it are joined next.
+    throw;
   }
 }
 
-OrderedWorkers::~OrderedWorkers() {
+OrderedWorkers::~OrderedWorkers() { end(); }
+
+void OrderedWorkers::end() {
   {
     const std::lock_guard lock(mutex_);
     ended_ = true;
   }
   changed_.notify_all();
-  for (JoinedThread& thread : threads_) {
-    thread.join();
-  }
+  threads_.clear();  // Joins them.
 }
 
 void OrderedWorkers::run(std::size_t count, const Work& work) {

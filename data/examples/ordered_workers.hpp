@@ -19,6 +19,7 @@ class OrderedWorkers {
  public:
   using Work = std::function<void(unsigned worker, std::size_t index)>;
 
+  /// Throws std::system_error if a thread cannot be started.
   explicit OrderedWorkers(unsigned count);
   OrderedWorkers(const OrderedWorkers&) = delete;
   OrderedWorkers& operator=(const OrderedWorkers&) = delete;
@@ -29,6 +30,7 @@ class OrderedWorkers {
   void run(std::size_t count, const Work& work);
 
  private:
+  void end();
   void serve(unsigned worker);
   void take_part(unsigned worker);
 

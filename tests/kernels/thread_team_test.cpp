@@ -7,14 +7,39 @@
 
 #include <atomic>
 #include <mutex>
+#include <new>
 #include <set>
 #include <thread>
 #include <vector>
 
 #include "tests/support/harness/thread_sleep.hpp"
+#include "tests/support/processes/few_threads.hpp"
 
 namespace train::kernels::cpu::thread_team_test {
 namespace {
+
+TEST_CASE("thread_team: where a thread cannot be started, those before it end",
+          "[kernels][thread_team][P2]") {
+  CHECK(test::gives_up_without_threads([] { const ThreadTeam team(200); }));
+}
+
+TEST_CASE("thread_team: an exception of worker 0 is passed on when all others have returned",
+          "[kernels][thread_team]") {
+  constexpr int kThreads = 3;
+  ThreadTeam team(kThreads);
+  std::atomic<int> returned = 0;
+  const auto job = [](void* context, int worker) {
+    if (worker == 0) {
+      throw std::bad_alloc();
+    }
+    std::this_thread::yield();
+    ++*static_cast<std::atomic<int>*>(context);
+  };
+  for (int round = 1; round <= 100; ++round) {
+    CHECK_THROWS_AS(team.run(job, &returned), std::bad_alloc);
+    REQUIRE(returned == round * (kThreads - 1));
+  }
+}
 
 TEST_CASE("thread_team: every index is visited once, by workers in range",
           "[kernels][thread_team]") {

@@ -4,6 +4,8 @@
 
 #include <boost/asio/bind_cancellation_slot.hpp>
 #include <boost/system/system_error.hpp>
+#include <exception>
+#include <new>
 
 #include "base/text/log.hpp"
 
@@ -15,6 +17,8 @@ void log_failure(const std::exception_ptr& thrown) {
   }
   try {
     std::rethrow_exception(thrown);
+  } catch (const std::bad_alloc&) {
+    std::terminate();  // Somebody waits for what the coroutine was to do.
   } catch (const std::exception& failure) {
     const auto* const ended = dynamic_cast<const boost::system::system_error*>(&failure);
     if (ended == nullptr || ended->code() != asio::error::operation_aborted) {

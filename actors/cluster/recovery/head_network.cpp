@@ -8,6 +8,7 @@
 #include "actors/cluster/network/credentials.hpp"
 #include "actors/cluster/recovery/node_run.hpp"
 #include "actors/head/cluster_actor.hpp"
+#include "actors/system/actor_systems.hpp"
 #include "base/exit_codes.hpp"
 #include "base/process/stop_signals.hpp"
 #include "base/text/log.hpp"
@@ -42,13 +43,13 @@ Result<CredentialFiles> credentials_of(const std::filesystem::path& directory, b
 
 HeadNetwork::HeadNetwork(run::PreparedRun& run)
     : run_(run),
-      system_(config_),
-      self_(system_),
+      system_(make_actor_system(config_)),
+      self_(*system_),
       cluster_(
-          spawn_cluster(system_, {.version = ACTORTRAIN_VERSION,
-                                  .kernel_set = engine::kernel_set_name(
-                                      run.config().runtime.device, run.config().precision.compute),
-                                  .waiter = caf::actor_cast<caf::actor>(self_)})) {}
+          spawn_cluster(*system_, {.version = ACTORTRAIN_VERSION,
+                                   .kernel_set = engine::kernel_set_name(
+                                       run.config().runtime.device, run.config().precision.compute),
+                                   .waiter = caf::actor_cast<caf::actor>(self_)})) {}
 
 HeadNetwork::~HeadNetwork() {
   end({.again = false, .exit_code = kExitStopped});
@@ -62,7 +63,7 @@ Result<std::unique_ptr<HeadNetwork>> HeadNetwork::open(run::PreparedRun& run) {
   auto options = TRAIN_TRY(listener_options(run.config().parallel));
   options.generation = run.generation;
   network->listener_ =
-      TRAIN_TRY(HeadListener::open(network->system_, network->cluster_, credentials, options));
+      TRAIN_TRY(HeadListener::open(*network->system_, network->cluster_, credentials, options));
   if (const Status told = network->tell_endpoint(); !told) {
     if (run.generation == 0) {
       return told.error();

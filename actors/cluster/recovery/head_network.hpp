@@ -36,7 +36,7 @@ class HeadNetwork {
   HeadNetwork(const HeadNetwork&) = delete;
   HeadNetwork& operator=(const HeadNetwork&) = delete;
 
-  [[nodiscard]] caf::actor_system& system() { return system_; }
+  [[nodiscard]] caf::actor_system& system() { return *system_; }
   /// Receiver of messages from the cluster and the launchers.
   [[nodiscard]] caf::scoped_actor& self() { return self_; }
   [[nodiscard]] const caf::actor& cluster() const { return cluster_; }
@@ -93,7 +93,7 @@ class HeadNetwork {
 
   run::PreparedRun& run_;
   ControlConfig config_;
-  caf::actor_system system_;
+  std::unique_ptr<caf::actor_system> system_;
   caf::scoped_actor self_;
   caf::actor cluster_;
   std::map<std::int64_t, Launcher> launchers_;  // By node, if present.

@@ -19,6 +19,7 @@
 #include "actors/cluster/nodes/control_files.hpp"
 #include "actors/cluster/recovery/buddy_link.hpp"
 #include "actors/messages/cluster_messages.hpp"
+#include "actors/system/actor_systems.hpp"
 #include "base/exit_codes.hpp"
 #include "base/process/stop_signals.hpp"
 #include "base/text/log.hpp"
@@ -77,12 +78,13 @@ struct NodeLife {
 /// One generation of this node's ranks, from its registration with the head.
 class NodeGeneration {
  public:
-  explicit NodeGeneration(NodeLife& life) : life_(life), system_(config_), self_(system_) {}
+  explicit NodeGeneration(NodeLife& life)
+      : life_(life), system_(make_actor_system(config_)), self_(*system_) {}
 
   /// `patience`: for the head's listener. Errors: it cannot be reached.
   Status run(const Endpoint& endpoint, std::chrono::milliseconds patience) {
     const auto credentials = TRAIN_TRY(load_credentials(control_directory(life_.root)));
-    head_ = TRAIN_TRY(connect_to_head(system_, credentials, endpoint, patience));
+    head_ = TRAIN_TRY(connect_to_head(*system_, credentials, endpoint, patience));
     self_->monitor(head_);
     link_ = BuddyLink::open(config_.loop(), credentials, life_.plan);
     WorkerProcesses workers(
@@ -201,7 +203,7 @@ class NodeGeneration {
 
   NodeLife& life_;
   ControlConfig config_;
-  caf::actor_system system_;
+  std::unique_ptr<caf::actor_system> system_;
   caf::scoped_actor self_;
   caf::actor head_;
   Endpoint endpoint_;
@@ -287,7 +289,8 @@ Status NodeLife::join(bool first, std::chrono::seconds wait) {
     if (std::exchange(first, false)) {  // It may be slow, or its head is gone.
       last_try = Clock::now() + kHeadConnectTime;
     }
-    Status joined = NodeGeneration(*this).run(*endpoint, kHeadTryTime);
+    NodeGeneration generation(*this);
+    Status joined = beside_actors([&] { return generation.run(*endpoint, kHeadTryTime); });
     if (joined) {  // Otherwise the generation may become reachable later, or this one is ending.
       from = endpoint->generation + 1;
     }

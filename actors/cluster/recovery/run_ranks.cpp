@@ -12,6 +12,7 @@
 #include "actors/cluster/recovery/process_ranks.hpp"
 #include "actors/head/head_setup.hpp"
 #include "actors/messages/event_messages.hpp"
+#include "actors/system/actor_systems.hpp"
 #include "actors/system/supervision.hpp"
 #include "actors/train/runtime/rank_profile.hpp"
 #include "actors/train/runtime/rank_setup.hpp"
@@ -56,7 +57,30 @@ Result<std::optional<RunFinished>> end_of_start(const run::PreparedRun& run, con
   return std::optional<RunFinished>();
 }
 
-/// Runs the actors of all ranks in this process until the conductor reports the end of the run.
+/// Starts the actors of all ranks, and waits until the conductor reports the end of the run.
+RunFinished end_of_actors(caf::actor_system& system, const run::PreparedRun& run,
+                          const std::vector<RankParts>& ranks, const HeadParts& head,
+                          std::stop_source& copies) {
+  RunFinished outcome;
+  caf::scoped_actor self(system);
+  TrainingActors actors = start_training(system, ranks, head, caf::actor_cast<caf::actor>(self));
+  const SignalListener signals([conductor = actors.conductor](int signal) {
+    caf::anon_send(conductor, StopRequested{signal});
+  });
+  self->monitor(actors.conductor);  // Otherwise its end would go unnoticed.
+  self->receive([&outcome](const RunFinished& finished) { outcome = finished; },
+                [&outcome, &run](const caf::down_msg& down) {
+                  outcome = run::head_failure(run.first_step(), failure_text(down.reason));
+                });
+  copies.request_stop();  // A copy still running had its time.
+  for (const RankParts& rank : ranks) {
+    cancel_transports({rank.context}, "the run is over");
+  }
+  stop_training(actors);
+  return outcome;
+}
+
+/// Runs the ranks of this process until the end of the run.
 Result<RunFinished> run_here(const run::PreparedRun& run, std::shared_ptr<run::RunReport> report) {
   const auto contexts = make_ranks(run);
   const auto ended = TRAIN_TRY(end_of_start(run, contexts ? Status() : Status(contexts.error())));
@@ -85,24 +109,10 @@ Result<RunFinished> run_here(const run::PreparedRun& run, std::shared_ptr<run::R
 
   caf::actor_system_config config;
   set_up_handlers(config);
-  caf::actor_system system(config);
-  RunFinished outcome;
-  {
-    caf::scoped_actor self(system);
-    TrainingActors actors = start_training(system, ranks, head, caf::actor_cast<caf::actor>(self));
-    const SignalListener signals([conductor = actors.conductor](int signal) {
-      caf::anon_send(conductor, StopRequested{signal});
-    });
-    self->monitor(actors.conductor);  // Otherwise its end would go unnoticed.
-    self->receive([&outcome](const RunFinished& finished) { outcome = finished; },
-                  [&outcome, &run](const caf::down_msg& down) {
-                    outcome = run::head_failure(run.first_step(), failure_text(down.reason));
-                  });
-    copies.request_stop();  // A copy still running had its time.
-    cancel_transports(*contexts, "the run is over");
-    stop_training(actors);
-  }
-  system.await_all_actors_done();
+  const auto system = make_actor_system(config);
+  const RunFinished outcome =
+      beside_actors([&] { return end_of_actors(*system, run, ranks, head, copies); });
+  system->await_all_actors_done();
   for (const RankContext& context : *contexts) {
     if (!run.reporting.profile) {
       continue;
@@ -135,9 +145,12 @@ Result<RunFinished> run_generation(run::PreparedRun& run, ProcessRanks& processe
 
 Result<RunFinished> run_ranks(run::PreparedRun& run) {
   ProcessRanks processes(run);
-  return run::run_generations(
-      run, [&processes](run::PreparedRun& prepared) { return run_generation(prepared, processes); },
-      run.config().parallel.nodes > 1 ? &processes : nullptr);
+  const auto one = [&processes](run::PreparedRun& prepared) {
+    return run_generation(prepared, processes);
+  };
+  return beside_actors([&] {
+    return run::run_generations(run, one, run.config().parallel.nodes > 1 ? &processes : nullptr);
+  });
 }
 
 }  // namespace train::actors

@@ -17,6 +17,7 @@
 #include "actors/cluster/network/system_config.hpp"
 #include "actors/cluster/network/worker_process.hpp"
 #include "actors/messages/cluster_messages.hpp"
+#include "actors/system/actor_systems.hpp"
 #include "actors/system/supervision.hpp"
 #include "actors/train/runtime/rank_profile.hpp"
 #include "actors/train/runtime/rank_runtime.hpp"
@@ -294,23 +295,26 @@ Result<int> serve_rank(const WorkerOptions& options) {
     return endpoint ? credentials.error() : endpoint.error();
   }
   ControlConfig config;
-  caf::actor_system system(config);
-  const auto head = connect_to_head(system, *credentials, *endpoint, kJoinTime);
-  if (!head) {
-    return Error{head.error().kind, fmt::format("rank {}: {}", options.rank, head.error().message)};
-  }
-  caf::scoped_actor self(system);
-  const Worker worker{options, system, self, *head};
-  const auto answer = worker.join();
-  if (const auto* refused = std::get_if<Refused>(&answer)) {
-    if (!refused->over) {
-      log_error(fmt::format("rank {} was not taken in: {}", options.rank, refused->text));
+  const auto system = make_actor_system(config);
+  return beside_actors([&]() -> Result<int> {
+    const auto head = connect_to_head(*system, *credentials, *endpoint, kJoinTime);
+    if (!head) {
+      return Error{head.error().kind,
+                   fmt::format("rank {}: {}", options.rank, head.error().message)};
     }
-    leave(kExitUserError);
-  }
-  const int exit_code = worker.follow(std::get<Assignment>(answer));
-  // Actors connected across processes would wait for one another at the end.
-  leave(exit_code);
+    caf::scoped_actor self(*system);
+    const Worker worker{options, *system, self, *head};
+    const auto answer = worker.join();
+    if (const auto* refused = std::get_if<Refused>(&answer)) {
+      if (!refused->over) {
+        log_error(fmt::format("rank {} was not taken in: {}", options.rank, refused->text));
+      }
+      leave(kExitUserError);
+    }
+    const int exit_code = worker.follow(std::get<Assignment>(answer));
+    // Actors connected across processes would wait for one another at the end.
+    leave(exit_code);
+  });
 }
 
 }  // namespace train::actors

@@ -12,6 +12,7 @@
 #include <system_error>
 #include <thread>
 
+#include "base/text/terminal.hpp"
 #include "tests/support/disks/temp_directory.hpp"
 #include "tests/support/harness/error_output_file.hpp"
 
@@ -110,6 +111,30 @@ TEST_CASE("uncaught: the end of a process is a line, and an exit code where memo
   INFO(memory);
   CHECK((WIFEXITED(hidden) && WEXITSTATUS(hidden) == 1));
   CHECK_THAT(memory, Catch::Contains("failed: out of memory; "));
+
+  const auto [started, thread] = end_of([] {
+    report_uncaught();
+    try {
+      const std::thread running([] { ::pause(); });
+      throw std::system_error(std::make_error_code(std::errc::resource_unavailable_try_again));
+    } catch (const std::system_error&) {
+    }
+  });
+  INFO(thread);
+  CHECK((WIFEXITED(started) && WEXITSTATUS(started) == 1));
+  CHECK_THAT(thread, Catch::Contains("as where one more cannot be started; "));
+}
+
+TEST_CASE("uncaught: a process ends although it holds what its last line needs",
+          "[base][uncaught][P2]") {
+  const auto [code, said] = end_of([] {
+    report_uncaught();
+    // Nothing is unwound on a thread without a handler: it holds the terminal.
+    std::thread([] { above_live_block([] { throw std::bad_alloc(); }); }).join();
+  });
+  INFO(said);
+  CHECK((WIFEXITED(code) && WEXITSTATUS(code) == 1));
+  CHECK(said == "error failed: out of memory\n");
 }
 
 }  // namespace train

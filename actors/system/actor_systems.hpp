@@ -1,0 +1,28 @@
+#pragma once
+
+#include <caf/fwd.hpp>
+#include <memory>
+
+namespace train::actors {
+
+/// Makes an actor system. A thread of it that cannot be started ends the process with a line, as
+/// base/text/uncaught.hpp says: the framework cannot destroy a system that is half made.
+[[nodiscard]] std::unique_ptr<caf::actor_system> make_actor_system(
+    caf::actor_system_config& config);
+
+/// Ends the process with "failed: <exception>" and kExitFailure. REQUIRES: an exception is handled.
+[[noreturn]] void end_beside_actors();
+
+/// Returns what `work` returns, which uses the actors of a system. An exception ends the process:
+/// on its way to a handler it would destroy the system, which waits for the end of actors that wait
+/// for one another.
+template <class Work>
+auto beside_actors(const Work& work) -> decltype(work()) {
+  try {
+    return work();
+  } catch (...) {
+    end_beside_actors();
+  }
+}
+
+}  // namespace train::actors
