@@ -1,11 +1,38 @@
 // A program that gets less memory, stack or descriptors than it needs: its end is a line that names
 // the limit, and an exit code.
 
+#include <string>
+
+#include "tests/integration/killed_runs.hpp"
 #include "tests/integration/run_site.hpp"
 
 using namespace train::test;
 
 namespace {
+
+const Words kFewSteps = {"run.steps=3", "schedule.warmup_steps=1", "run.name=few",
+                         "checkpoint.interval_steps=2", "runtime.threads=2"};
+
+/// A run of a few steps in which calls for memory or threads fail, as scarce_memory_preload.cpp
+/// says; a run that waits for ever fails the test.
+Ended scarce_run(const RunSite& site, const std::string& scarce, const Words& variables = {}) {
+  Words words = {"/usr/bin/env",
+                 "LD_PRELOAD=" ACTORTRAIN_BINARY_DIR "/tests/libscarce_memory_preload.so",
+                 "ACTORTRAIN_TEST_SCARCE=" + scarce};
+  const Words run = joined({program()}, RunSite::run_words(kFewSteps));
+  words = joined(joined(words, variables), joined(run, {"--fresh"}));
+  return Process(std::move(words), site.path()).wait();
+}
+
+/// Number of calls of a kind in a whole run.
+std::uint64_t calls_of(const RunSite& site, const std::string& kind, const Words& variables = {}) {
+  const fs::path count = site / "calls";
+  const Ended ended = scarce_run(
+      site, kind + " 0 0 0", joined(variables, {"ACTORTRAIN_TEST_SCARCE_CALLS=" + count.string()}));
+  INFO(ended.err);
+  REQUIRE(ended.exit_code == 0);
+  return std::stoull(read_bytes(count));
+}
 
 /// A run of a few steps under a limit of the shell.
 Ended limited_run(const RunSite& site, const std::string& limit) {
@@ -20,6 +47,16 @@ Ended limited_run(const RunSite& site, const std::string& limit) {
 std::string last_line(const Ended& ended) {
   const Words lines = lines_of(ended.err);
   return lines.empty() ? "" : lines.back();
+}
+
+/// A run that lacked something has finished, or names it and has an exit code.
+void check_end(const Ended& ended) {
+  REQUIRE((ended.exit_code == 0 || ended.exit_code == 1));
+  CHECK(!has(ended.err, "terminate called"));
+  if (ended.exit_code == 1) {
+    CHECK(last_line(ended).starts_with("error "));
+    CHECK((has(last_line(ended), "memory") || has(last_line(ended), "cannot start a thread")));
+  }
 }
 
 }  // namespace
@@ -50,6 +87,12 @@ TEST_CASE("few resources: a small stack is raised, or named with what is needed"
   CHECK(ended.exit_code == 1);
   CHECK(last_line(ended) ==
         "error the stack may have 100 KiB, and 256 KiB are needed; raise `ulimit -s`");
+  // So little that the initializers of libraries would end the process.
+  CHECK(limited_run(site, "-S -s 32").exit_code == 0);
+  const Ended least = limited_run(site, "-s 32");
+  CHECK(least.exit_code == 1);
+  CHECK(least.err ==
+        "error the stack may have 32 KiB, and 256 KiB are needed; raise `ulimit -s`\n");
 }
 
 TEST_CASE("few resources: too few descriptors are named with the limit to raise",
@@ -59,4 +102,39 @@ TEST_CASE("few resources: too few descriptors are named with the limit to raise"
   INFO(ended.err);
   CHECK(ended.exit_code == 1);
   CHECK(has(last_line(ended), "raise `ulimit -n`"));
+}
+
+TEST_CASE("few resources: whichever thread cannot be started, a run ends with its line",
+          "[integration][few_resources][P2]") {
+  const RunSite site;
+  const std::uint64_t starts = calls_of(site, "threads");
+  int ended_early = 0;
+  for (std::uint64_t first = 1; first <= starts; ++first) {
+    const Ended ended = scarce_run(site, fmt::format("threads {} 0 0", first));
+    INFO("from thread " << first << " of " << starts << " on: " << ended.err);
+    check_end(ended);
+    ended_early += ended.exit_code;
+  }
+  CHECK(ended_early > static_cast<int>(starts) / 2);
+}
+
+TEST_CASE("few resources: wherever memory runs out in a run, it ends with its line",
+          "[integration][few_resources][soak][P2][P3]") {
+  const RunSite site;
+  const Words started = {"ACTORTRAIN_TEST_SCARCE_AFTER=run_started"};
+  const std::uint64_t calls = calls_of(site, "memory", started);
+  const std::uint64_t seed = Catch::rngSeed();
+  INFO("seed " << seed);
+  std::mt19937_64 random(seed);
+  for (int point = 0; point < 6 * soak(); ++point) {
+    const std::uint64_t first = 1 + random() % calls;
+    const int failed = point % 2 == 0 ? 1 : 100;
+    const Ended ended = scarce_run(site, fmt::format("memory {} {} 0", first, failed), started);
+    INFO(failed << " from call " << first << " of " << calls << " on: " << ended.err);
+    check_end(ended);
+  }
+  // Whatever the last of them has left, the same command goes on with it.
+  const Ended resumed = site.start_run(kFewSteps)->wait();
+  INFO(resumed.err);
+  CHECK(resumed.exit_code == 0);
 }
