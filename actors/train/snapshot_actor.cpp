@@ -145,10 +145,11 @@ void Snapshot::write_granted() const {
   }
 }
 
-/// Programs of others on a full machine would leave next to nothing to modest work.
+/// After the last step, or one that a signal makes the last, nothing is computed beside the work:
+/// programs of others on a full machine would leave next to nothing to modest work.
 BackgroundIo::Beside Snapshot::beside(std::int64_t step) const {
-  return step >= context->engine->options().total_steps ? BackgroundIo::Beside::nothing
-                                                        : BackgroundIo::Beside::steps;
+  const bool over = state().draining || step >= context->engine->options().total_steps;
+  return over ? BackgroundIo::Beside::nothing : BackgroundIo::Beside::steps;
 }
 
 void Snapshot::write(Buffer& buffer) const {
