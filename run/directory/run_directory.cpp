@@ -103,8 +103,8 @@ Result<std::vector<configs::KeyChange>> allowed_changes(const fs::path& file,
   }
   const auto origin = config.origins.find(first->path);
   const bool ruled = origin != config.origins.end() && origin->second == "rule";
-  return user_error(fmt::format("{}: {} was {} when this run began and is {} now{}{}; {}",
-                                file.string(), first->path, first->before_text(), first->now_text(),
+  return user_error(fmt::format("{}: {} was {} so far and is {} now{}{}; {}", file.string(),
+                                first->path, first->before_text(), first->now_text(),
                                 ruled ? ", by scaling.rule" : "", also_changed(others),
                                 way_out(*first)));
 }

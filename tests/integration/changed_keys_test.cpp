@@ -47,7 +47,7 @@ TEST_CASE("changed keys: what decides the result is refused, and nothing is touc
   train_half(site, {"lora.rank=2"});
   const auto before = tree_of(site.run());
   check_one_line(site.call(RunSite::run_words({"lora.rank=2", "lora.alpha=256"})), 2,
-                 {"runs/tiny/config.toml: lora.alpha was 16.0 when this run began and is 256.0 now",
+                 {"runs/tiny/config.toml: lora.alpha was 16.0 so far and is 256.0 now",
                   "set it back", "run.name", "--fresh"});
   CHECK(tree_of(site.run()) == before);
 }
@@ -177,7 +177,7 @@ TEST_CASE("changed keys: an edited config.toml is noticed, and the run goes by i
   check_same(site, {"replay", "runs/tiny", "--to", "9"}, {"same bits: 9 steps"});
   // Neither the edited file nor a run file that agrees with it changes the learning rate.
   check_one_line(site.call({"run", "runs/tiny/config.toml"}), 2,
-                 {"optimizer.lr was 0.003 when this run began and is 0.5 now"});
+                 {"optimizer.lr was 0.003 so far and is 0.5 now"});
   check_one_line(site.call(RunSite::run_words({"optimizer.lr=0.5"})), 2,
                  {"optimizer.lr was 0.003"});
   write_bytes(site.run() / "config.toml", "# a word\n" + stored);

@@ -17,7 +17,7 @@ std::string many_tokens() {
 }
 
 const Words kChanged = {"run", "tiny.toml", "--set", "model.layers=1"};
-const Words kRefusal = {"model.layers was 2 when this run began and is 1 now"};
+const Words kRefusal = {"model.layers was 2 so far and is 1 now"};
 
 }  // namespace
 

@@ -127,14 +127,14 @@ TEST_CASE("run directory: a key that decides the result is named with both value
        "began and is \"simpo\" now"},
       {{"objective.name=sft"},
        {"objective.name=sft", "objective.label_smoothing=0.5"},
-       "objective.label_smoothing was 0.0 when this run began and is 0.5 now"},
+       "objective.label_smoothing was 0.0 so far and is 0.5 now"},
       {{"lora.rank=4"},
        {"lora.rank=4", "lora.alpha=256"},
-       "lora.alpha was 16.0 when this run began "
+       "lora.alpha was 16.0 so far "
        "and is 256.0 now"},
       {{},
        {"train.freeze=head", "run.steps=7"},
-       "train.freeze was [] when this run began and is "
+       "train.freeze was [] so far and is "
        "[\"head\"] now"},
   };
   for (const Change& change : changes) {
@@ -161,12 +161,11 @@ TEST_CASE("run directory: a value that follows from another key is named togethe
                    {"model.experts=8", "model.experts_per_token=2", "model.expert_hidden=64"});
   REQUIRE_FALSE(opened.ok());
   INFO(opened.error().message);
-  CHECK_THAT(
-      opened.error().message,
-      Catch::Contains(": model.experts was 0 when this run began and is 8 now (changed, too: "
-                      "model.expert_hidden)") &&
-          Catch::EndsWith("; set it back, choose another run.name, or start anew with "
-                          "--fresh"));
+  CHECK_THAT(opened.error().message,
+             Catch::Contains(": model.experts was 0 so far and is 8 now (changed, too: "
+                             "model.expert_hidden)") &&
+                 Catch::EndsWith("; set it back, choose another run.name, or start anew with "
+                                 "--fresh"));
 }
 
 TEST_CASE("run directory: a key that later updates alone depend on changes if it is accepted",
@@ -177,7 +176,7 @@ TEST_CASE("run directory: a key that later updates alone depend on changes if it
     const auto refused = open_changed(directory.path(), {}, now, {"optimizer.eps"});
     REQUIRE_FALSE(refused.ok());
     CHECK_THAT(refused.error().message,
-               Catch::EndsWith("optimizer.lr was 0.001 when this run began and is 0.5 now; set it "
+               Catch::EndsWith("optimizer.lr was 0.001 so far and is 0.5 now; set it "
                                "back, train on with it by --accept-config optimizer.lr, choose "
                                "another run.name, or start anew with --fresh"));
   }
