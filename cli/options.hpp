@@ -86,6 +86,7 @@ struct GenerateOptions {
   double top_p = 1.0;                ///< Above 0, at most 1.
   std::uint64_t seed = 0;            ///< Equal seeds give equal texts.
   std::optional<std::int64_t> step;  ///< Or kBestStep; default: the newest.
+  bool ema = false;                  ///< Use the running average of the weights.
   std::optional<std::int64_t> context;  ///< Context length for a published model, in tokens; 1 or
                                         ///< more.
 };

@@ -13,6 +13,7 @@
 #include "checkpoint/save/retention.hpp"
 #include "cli/options.hpp"
 #include "configs/load_config.hpp"
+#include "engine/optimizer/averaged.hpp"
 #include "run/model/model_files.hpp"
 #include "storage/files/within.hpp"
 
@@ -80,6 +81,10 @@ Status check_average(const configs::RunConfig& config, bool average) {
   return user_error(
       fmt::format("--ema: run {} keeps no average of its weights (train.ema is 0): leave --ema out",
                   config.run.name));
+}
+
+std::string average_prefix(bool average) {
+  return average ? fmt::format("optimizer.{}.", engine::kAverageState) : std::string();
 }
 
 Result<std::vector<checkpoint::Candidate>> placed_in(const StoredRun& run) {

@@ -34,6 +34,9 @@ struct StoredRun {
 [[nodiscard]] Result<configs::RunConfig> load_run_config(const std::filesystem::path& run);
 /// Error (user): `average` is requested, but the run keeps none (train.ema).
 [[nodiscard]] Status check_average(const configs::RunConfig& config, bool average);
+
+/// Prefix of the names of the running averages in a checkpoint; empty: `average` is not requested.
+[[nodiscard]] std::string average_prefix(bool average);
 /// Checkpoints in place, newest first. Errors (user): none exists.
 [[nodiscard]] Result<std::vector<checkpoint::Candidate>> placed_in(const StoredRun& run);
 /// Checkpoint in place of a step, or of kBestStep. Errors (user): it does not exist; names the

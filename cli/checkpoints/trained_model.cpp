@@ -2,6 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <set>
+#include <string>
+#include <utility>
+
 #include "base/process/stop_signals.hpp"
 #include "base/text/log.hpp"
 #include "base/text/text_output.hpp"
@@ -32,6 +36,21 @@ engine::StateView weight_view(const engine::Parameter& parameter, float* flat) {
           .rows = parameter.rows(),
           .data = reinterpret_cast<std::byte*>(flat + parameter.offset),
           .size_bytes = static_cast<std::size_t>(parameter.count()) * sizeof(float)};
+}
+
+/// Names in the views of weights, where the checkpoint has one, their running average instead.
+void take_averages(const checkpoint::Manifest& manifest, std::vector<engine::StateView>& views) {
+  std::set<std::string> names;
+  for (const checkpoint::TensorRecord& record : manifest.tensors) {
+    names.insert(record.name);
+  }
+  const std::string weights = engine::weight_name("");
+  for (engine::StateView& view : views) {
+    if (engine::is_weight(view.name)) {
+      std::string average = average_prefix(true) + view.name.substr(weights.size());
+      view.name = names.contains(average) ? std::move(average) : view.name;
+    }
+  }
 }
 
 }  // namespace
@@ -76,8 +95,10 @@ std::string show_byte(std::int32_t token) {
   return std::string(1, control ? '?' : static_cast<char>(token));
 }
 
-Result<TrainedModel> load_model(const fs::path& run, std::optional<std::int64_t> step) {
+Result<TrainedModel> load_model(const fs::path& run, std::optional<std::int64_t> step,
+                                bool average) {
   const auto config = TRAIN_TRY(load_run_config(run));
+  TRAIN_RETURN_IF_ERROR(check_average(config, average));
   auto options = TRAIN_TRY(engine_options(config, 0));
   TrainedModel model{.config = config, .options = options, .units = {}};
   std::vector<engine::StateView> views;
@@ -90,6 +111,9 @@ Result<TrainedModel> load_model(const fs::path& run, std::optional<std::int64_t>
   }
   for (int left = kReads - 1;; --left) {
     const auto found = TRAIN_TRY(find_checkpoint({run}, step));
+    if (average) {
+      take_averages(found.manifest, views);
+    }
     const Status restored = checkpoint::restore(found.candidate.path, found.manifest, views,
                                                 {.which = checkpoint::Restore::subset});
     if (restored.ok()) {

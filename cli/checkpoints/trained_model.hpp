@@ -22,9 +22,12 @@ struct TrainedModel {
   std::vector<kernels::Buffer> units;  ///< Flat fp32 weights of each unit.
 };
 
-/// Reads only the weights, of `step`, of kBestStep, or of the newest checkpoint. Blocking.
+/// Reads only the weights, of `step`, of kBestStep, or of the newest checkpoint; `average`: their
+/// running average, where a weight has one. Blocking. Errors: those of check_average(),
+/// find_checkpoint() and restore().
 [[nodiscard]] Result<TrainedModel> load_model(const std::filesystem::path& run,
-                                              std::optional<std::int64_t> step);
+                                              std::optional<std::int64_t> step,
+                                              bool average = false);
 
 /// Reads a published model's weights from its directory, for texts of at most `context` tokens.
 /// Blocking. Errors: those of spec_from_config() and PublishedWeights::open.

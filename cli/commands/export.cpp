@@ -12,7 +12,6 @@
 #include "cli/checkpoints/run_export.hpp"
 #include "cli/checkpoints/stored_run.hpp"
 #include "cli/command.hpp"
-#include "engine/optimizer/averaged.hpp"
 #include "run/model/model_files.hpp"
 #include "run/plan/run_plan.hpp"
 
@@ -23,11 +22,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kWithoutLayers = "none";  // A value of --mtp.
-
-/// Prefix of the running averages' names for --ema; otherwise empty.
-std::string averages_of(const ExportOptions& options) {
-  return options.ema ? fmt::format("optimizer.{}.", engine::kAverageState) : std::string();
-}
 
 /// Adds the layers that predict further tokens: training leaves them as they are, in the directory
 /// of the model that the run began with. Without any the model has none.
@@ -65,7 +59,7 @@ Result<checkpoint::ExportReport> write_model(checkpoint::ExportRequest request,
   TRAIN_RETURN_IF_ERROR(keep_layers(request, config, options, model));
   TRAIN_RETURN_IF_ERROR(describe_to(request, config, model, found, options.run_directory));
   return checkpoint::export_weights(found.candidate.path, found.manifest, request,
-                                    adapters_of(model), averages_of(options));
+                                    adapters_of(model), average_prefix(options.ema));
 }
 
 Result<checkpoint::ExportReport> write_adapters(checkpoint::ExportRequest request,
@@ -82,7 +76,7 @@ Result<checkpoint::ExportReport> write_adapters(checkpoint::ExportRequest reques
   request.tensors = tensors_of(model, engine::Dialect::peft);
   return checkpoint::export_tensors(
       request, checkpoint::CheckpointWeights(found.candidate.path, found.manifest, {},
-                                             averages_of(options)));
+                                             average_prefix(options.ema)));
 }
 
 /// Writes the model as a GGUF file, with adapters merged into its weights.
@@ -106,7 +100,7 @@ Result<checkpoint::ExportReport> write_gguf(checkpoint::ExportRequest request,
                                   options.no_tokenizer ? fs::path() : original.directory,
                                   gguf_kind_of(options.dtype).value(), config.run.name));
   return checkpoint::export_weights(found.candidate.path, found.manifest, request,
-                                    adapters_of(model), averages_of(options));
+                                    adapters_of(model), average_prefix(options.ema));
 }
 
 Result<checkpoint::ExportReport> write_format(const checkpoint::ExportRequest& request,

@@ -69,9 +69,10 @@ Result<Writer> open_writer(const GenerateOptions& options) {
   std::error_code ignored;
   if (std::filesystem::exists(path / "config.json", ignored) &&
       !std::filesystem::exists(path / "config.toml", ignored)) {
-    if (options.step) {
-      return user_error(fmt::format("--step: {} is a model, which has no checkpoints; leave it out",
-                                    options.run_directory));
+    if (options.step || options.ema) {
+      return user_error(fmt::format("{}: {} is a model, which has no {}; leave it out",
+                                    options.step ? "--step" : "--ema", options.run_directory,
+                                    options.step ? "checkpoints" : "running average"));
     }
     const auto context = TRAIN_TRY(context_of(options));
     auto model = TRAIN_TRY(load_model_directory(path, context));
@@ -88,7 +89,7 @@ Result<Writer> open_writer(const GenerateOptions& options) {
         "out",
         *options.context, options.run_directory));
   }
-  auto model = TRAIN_TRY(load_model(path, options.step));
+  auto model = TRAIN_TRY(load_model(path, options.step, options.ema));
   auto codec = TRAIN_TRY(TextCodec::of_run(path, model.config, model.options.model.vocab_size));
   auto files = template_folder(path, model.config);
   return Writer{std::move(model), std::move(codec), std::move(files)};
@@ -385,6 +386,8 @@ void describe_generate(CommandSyntaxes& commands) {
   describe_sampling(command, options);
   describe_chat(command, options);
   command.step(options.step);
+  command.app.add_flag("--ema", options.ema,
+                       "Write with the running average of the weights (train.ema)");
   command.check([&options] { return mistake_in(options); });
 }
 

@@ -78,6 +78,12 @@ TEST_CASE("adapters: the same bits on any ranks, killed and resumed; exports are
   CHECK(average.exit_code == 0);
   CHECK(average.out != weights.out);
   CHECK(average.out == shared.out);
+  const Words writing = {"generate", "runs/one", "--prompt", "the", "--tokens", "3", "--logprobs"};
+  const Ended by_weights = site.call(writing);
+  const Ended by_average = site.call(joined(writing, {"--ema"}));
+  CHECK(by_average.exit_code == 0);
+  CHECK(lines_of(by_average.out).size() == lines_of(by_weights.out).size());
+  CHECK(by_average.out != by_weights.out);
 }
 
 TEST_CASE("adapters: what does not fit is said in one line", "[integration][adapters]") {
@@ -97,7 +103,9 @@ TEST_CASE("adapters: what does not fit is said in one line", "[integration][adap
   const Ended peft = site.call({"export", "runs/plain", "--format", "peft", "--out", "a"});
   CHECK(peft.exit_code == 2);
   CHECK(has(peft.err, "has trained no adapters"));
-  const Ended average = site.call({"eval", "runs/plain", "--ema"});
-  CHECK(average.exit_code == 2);
-  CHECK(has(average.err, "keeps no average"));
+  for (const char* command : {"eval", "generate"}) {
+    const Ended average = site.call({command, "runs/plain", "--ema"});
+    CHECK(average.exit_code == 2);
+    CHECK(has(average.err, "keeps no average"));
+  }
 }
