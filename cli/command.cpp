@@ -67,7 +67,9 @@ std::vector<std::string> names_of_options(const CLI::App& command) {
   std::vector<std::string> names;
   for (const CLI::Option* option : command.get_options()) {
     for (const std::string& name : option->get_lnames()) {
-      names.push_back(fmt::format("--{}", name));
+      if (name != "help") {  // Nobody means it who writes another name.
+        names.push_back(fmt::format("--{}", name));
+      }
     }
   }
   return names;

@@ -179,8 +179,11 @@ std::vector<std::string> all_sections() {
 
 /// Hint at the likely mistake, if the parser's message is unspecific.
 std::string_view hint_for(std::string_view description) {
-  static constexpr std::array<std::pair<std::string_view, std::string_view>, 3> kHints = {
+  static constexpr std::array<std::pair<std::string_view, std::string_view>, 6> kHints = {
       {{"could not determine value type", "; text is written in quotes"},
+       {"saw ':'", "; a line is \"key = value\""},
+       {"saw ','", "; a value ends with its line, without a comma"},
+       {"saw '{'", "; a run file has lines \"key = value\" under [sections]"},
        {"unescaped control characters", "; is a closing quote missing?"},
        {"cannot redefine", ": it is already defined above; merge both, or remove one"}}};
   for (const auto& [words, hint] : kHints) {
@@ -343,7 +346,8 @@ Error unknown_key(const std::string& place, const std::string& key) {
   std::string hint = !meant.empty() && !one_slip ? fmt::format("; did you mean \"{}\"?", meant)
                                                  : did_you_mean(key, keys);
   if (hint.empty()) {
-    hint = "; \"actortrain config keys\" lists them all";
+    const std::string section = did_you_mean(key, all_sections(), "section");
+    hint = section.empty() ? "; \"actortrain config keys\" lists them all" : section;
   }
   return user_error(fmt::format("{}: unknown key \"{}\"{}", place, one_line(key), hint));
 }
@@ -368,8 +372,12 @@ Result<RunConfig> load_config(const std::string& path, std::span<const std::stri
   std::error_code code;
   const fs::file_status status = fs::status(path, code);
   if (!fs::exists(status)) {
+    const std::string whole = path + ".toml";
+    std::error_code ignored;
     return user_error(fmt::format("{}: no such run file{}", path,
-                                  code && code != std::errc::no_such_file_or_directory
+                                  fs::exists(whole, ignored)
+                                      ? fmt::format("; did you mean \"{}\"?", whole)
+                                  : code && code != std::errc::no_such_file_or_directory
                                       ? fmt::format(" ({})", code.message())
                                       : ""));
   }

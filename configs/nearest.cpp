@@ -52,6 +52,9 @@ std::string nearest_name(std::string_view wrong, std::span<const std::string> ca
 
 std::string did_you_mean(std::string_view wrong, std::span<const std::string> candidates,
                          std::string_view scope) {
+  if (is_absent(scope, wrong)) {
+    return "; that method is not here";
+  }
   std::string nearest = meaning_of(scope, wrong);
   if (nearest.empty()) {
     std::vector<std::string> all = vocabulary(scope).words;

@@ -25,6 +25,8 @@ constexpr auto kWords = std::to_array<OtherWords>({
     {"option", "--tokens", "--max_tokens|--max_new_tokens|--length|--num_tokens"},
     {"option", "--out", "--output|--output_dir|--save|--out_dir"},
     {"option", "--step", "--checkpoint|--ckpt"},
+    {"option", "--keep-last", "--keep|--max_keep"},
+    {"option", "--val-fraction", "--val|--validation|--test_size|--val_size|--validation_split"},
     {"option", "--temperature", "--temp"},
     {"option", "--fresh", "--restart|--overwrite|--reset|--from_scratch"},
     {"option", "--nodes", "--num_nodes|--nnodes"},
@@ -138,6 +140,12 @@ constexpr auto kWords = std::to_array<OtherWords>({
     {"model.init_scheme", "karpathy_gpt2", "gpt2|nanogpt|normal"},
 });
 
+/// Methods that other programs have and this one has not; one of its own would be another method,
+/// however near its name.
+constexpr auto kAbsent =
+    std::to_array<std::string_view>({"grpo", "ppo", "rlhf", "rloo", "reinforce", "dapo",
+                                     "online_dpo", "gkd", "distillation", "reward_model", "mlm"});
+
 std::string normalized(std::string_view word) {
   std::string out(word);
   for (char& letter : out) {
@@ -167,6 +175,10 @@ Vocabulary vocabulary(std::string_view scope) {
     }
   }
   return found;
+}
+
+bool is_absent(std::string_view scope, std::string_view word) {
+  return scope == "objective.name" && std::ranges::count(kAbsent, normalized(word)) > 0;
 }
 
 std::string meaning_of(std::string_view scope, std::string_view word) {

@@ -23,6 +23,9 @@ struct Vocabulary {
 };
 [[nodiscard]] Vocabulary vocabulary(std::string_view scope);
 
+/// True for a value that other programs have and nothing here stands for.
+[[nodiscard]] bool is_absent(std::string_view scope, std::string_view word);
+
 /// Word of this program for `word`, ignoring case and hyphens; empty: unknown.
 [[nodiscard]] std::string meaning_of(std::string_view scope, std::string_view word);
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <ctime>
+#include <set>
 #include <system_error>
 #include <utility>
 
@@ -35,18 +36,57 @@ Error no_such_step(const fs::path& checkpoints, std::int64_t step) {
                   steps.empty() ? "none" : fmt::format("{}", fmt::join(steps, ", "))));
 }
 
+bool is_run(const fs::path& directory) {
+  std::error_code ignored;
+  return fs::exists(directory / "config.toml", ignored);
+}
+
+/// The run of a checkpoint's directory, RUN/checkpoints/step-00000010, or of its folder; empty: no
+/// directory above is a run's.
+fs::path run_above(const fs::path& directory) {
+  fs::path above = directory.has_filename() ? directory : directory.parent_path();
+  for (int level = 0; level < 2 && above.has_parent_path(); ++level) {
+    above = above.parent_path();
+    if (is_run(above)) {
+      return above;
+    }
+  }
+  return {};
+}
+
+/// A run below a directory, such as runs/; empty: there is none.
+fs::path run_below(const fs::path& directory) {
+  std::set<fs::path> found;
+  std::error_code ended;
+  for (fs::directory_iterator entry(directory, ended), end; !ended && entry != end;
+       entry.increment(ended)) {
+    if (is_run(entry->path())) {
+      found.insert(entry->path());
+    }
+  }
+  return found.empty() ? fs::path() : *found.begin();
+}
+
 }  // namespace
 
 Error not_a_run(const fs::path& directory) {
   std::error_code code;
   if (!fs::exists(directory, code)) {
+    const fs::path usual = fs::path("runs") / directory;  // Named as in the run file.
     return user_error(fmt::format(
-        "{}: no such directory{}", directory.string(),
-        code && code != std::errc::no_such_file_or_directory ? ": " + code.message() : ""));
+        "{}: no such directory{}{}", directory.string(),
+        code && code != std::errc::no_such_file_or_directory ? ": " + code.message() : "",
+        is_run(usual) ? fmt::format("; did you mean \"{}\"?", usual.string()) : ""));
   }
+  if (const fs::path run = run_above(directory); !run.empty()) {
+    return user_error(fmt::format(
+        "{}: lies in a run; give the run, {}, and choose a checkpoint of it by its step",
+        directory.string(), run.string()));
+  }
+  const fs::path run = run_below(directory);
   return user_error(fmt::format(
-      "{}: not a run directory (no config.toml); give the directory that `actortrain run` made",
-      directory.string()));
+      "{}: not a run directory (no config.toml); give the directory that `actortrain run` made{}",
+      directory.string(), run.empty() ? "" : fmt::format(", such as {}", run.string())));
 }
 
 Result<StoredRun> open_run(const std::string& directory) {

@@ -80,8 +80,11 @@ Result<SplitFiles> split_files(const fs::path& directory) {
     }
   }
   if (code == std::errc::no_such_file_or_directory || code == std::errc::not_a_directory) {
-    return user_error(fmt::format("data directory {}: {}; check data.dir, or {}",
-                                  directory.string(), code.message(), kMakeCommand));
+    // What a shell would have replaced.
+    const bool shell = directory.string().find_first_of("~$") != std::string::npos;
+    return user_error(fmt::format(
+        "data directory {}: {}; {}check data.dir, or {}", directory.string(), code.message(),
+        shell ? "write the whole path: ~ and $NAME stay as they are; " : "", kMakeCommand));
   }
   if (code) {
     return storage::os_error(storage::Access::read, directory, code.value());

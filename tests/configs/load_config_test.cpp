@@ -167,6 +167,9 @@ TEST_CASE("load_config: words of other programs are answered with this one's",
   meant("precision.compute=bfloat16", "bf16");
   meant("runtime.device=gpu", "cuda");
   meant("objective.name=clm", "pretrain");
+  CHECK(refused_override("objective.name=GRPO").ends_with("; that method is not here"));
+  meant("optimiser.lr=1", "optimizer.lr");
+  CHECK(refused_override("optimiser=1").ends_with("; did you mean \"optimizer\"?"));
   meant("optimizer.learning_rate=1", "optimizer.lr");
   meant("train.max_steps=1", "run.steps");
   meant("batch.batch_size=1", "batch.micro_batch");
@@ -404,6 +407,11 @@ TEST_CASE("load_config: an unreadable file is one line about the file", "[config
         folder.string() + ": is a directory; name a .toml file in it");
   std::ofstream(path) << kMinimal;
   CHECK(load_config(path).ok());
+  const std::string stem = path.substr(0, path.size() - std::string(".toml").size());
+  CHECK(load_config(stem).error().message ==
+        stem + ": no such run file; did you mean \"" + path + "\"?");
+  CHECK_THAT(parse_config("lr: 1", "x.toml").error().message,
+             Catch::EndsWith("; a line is \"key = value\""));
   CHECK(load_config(path + "/deeper.toml").error().exit_code() == 2);
   std::ofstream(path) << std::string(2 << 20, '#');
   CHECK(load_config(path).error().message == path + ": larger than 1 MiB; this is not a run file");

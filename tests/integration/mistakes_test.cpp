@@ -26,6 +26,11 @@ TEST_CASE("mistakes: on the command line", "[integration][mistakes]") {
   check_mistake(site, {"generate", "runs/tiny", "--tokens", "0"}, {"--tokens"});
   check_mistake(site, {"generate", "runs/tiny", "--temperature", "-1"}, {"--temperature"});
   check_mistake(site, {"data"}, {"prepare"});
+  check_mistake(site, {"run", "tiny"}, {"tiny: no such run file; did you mean \"tiny.toml\"?"});
+  check_mistake(site, {"data", "prepare", "--val", "0.1"}, {"did you mean \"--val-fraction\"?"});
+  check_mistake(site, {"checkpoints", "prune", "runs/tiny", "--keep", "2"},
+                {"did you mean \"--keep-last\"?"});
+  check_mistake(site, {"config", "keys", "optimiser"}, {"did you mean \"optimizer\"?"});
   check_mistake(site, {"data", "prepare", "--out", "data"}, {"--input"});
   check_mistake(site, {"data", "prepare", "--out", "data", "--input", "none.txt"}, {"none.txt"});
 }
@@ -103,6 +108,10 @@ TEST_CASE("mistakes: what is given to a command instead of what it wants",
   const RunSite site;
   site.train({"run.steps=1", "schedule.warmup_steps=0"});
   check_mistake(site, {"describe", "runs/tiny"}, {"runs/tiny: a run, not a model", "export"});
+  check_mistake(site, {"status", "tiny"}, {"tiny: no such directory; did you mean \"runs/tiny\"?"});
+  check_mistake(site, {"generate", "runs"}, {"runs: not a run directory", "such as runs/tiny"});
+  check_mistake(site, {"export", "runs/tiny/checkpoints/step-00000001", "--out", "o"},
+                {"lies in a run; give the run, runs/tiny, and choose a checkpoint of it"});
   check_mistake(site, {"describe", "tiny.txt"}, {"tiny.txt: no such config.json", "describe"});
   check_mistake(site, {"convert", "runs/tiny", "--out", "o"}, {"runs/tiny: a run, not a model"});
   check_mistake(site, {"generate", "runs/tiny", "--context", "8"},
