@@ -12,8 +12,10 @@
 namespace train::cli {
 namespace {
 
-/// Parses "5GB", "512MiB", "4096" as bytes; nullopt if it is not a size of at least 1.
+/// Parses "5GB", "512MiB", "4000000" as bytes; nullopt if it is no size. A number alone that is
+/// small was meant in another unit.
 std::optional<std::uint64_t> size_in(std::string_view text) {
+  constexpr std::uint64_t kLeastWithoutUnit = 1'000'000;
   static constexpr std::array<std::pair<std::string_view, std::uint64_t>, 8> kUnits = {
       {{"", 1},
        {"B", 1},
@@ -26,10 +28,10 @@ std::optional<std::uint64_t> size_in(std::string_view text) {
   std::uint64_t count = 0;
   const char* end = text.data() + text.size();
   const auto [stop, code] = std::from_chars(text.data(), end, count);
-  if (code != std::errc() || count == 0) {
+  const std::string_view unit(stop, static_cast<std::size_t>(end - stop));
+  if (code != std::errc() || count == 0 || (unit.empty() && count < kLeastWithoutUnit)) {
     return std::nullopt;
   }
-  const std::string_view unit(stop, static_cast<std::size_t>(end - stop));
   for (const auto& [name, bytes] : kUnits) {
     if (unit == name && count <= std::numeric_limits<std::uint64_t>::max() / bytes) {
       return count * bytes;
@@ -78,7 +80,9 @@ void read_file_size(CommandSyntax& command, std::optional<std::uint64_t>& target
   };
   command
       .read("--max-shard-size,--max-file-bytes", read,
-            "--max-shard-size wants a size like 5GB, 512MiB or 1000000",
+            "--max-shard-size wants a size like 5GB or 512MiB (a number alone counts bytes: "
+            "1000000 or "
+            "more)",
             "Weights above this size go to several files with an index", "SIZE")
       ->default_str("5GB");
 }

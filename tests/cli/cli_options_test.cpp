@@ -245,7 +245,7 @@ TEST_CASE("options: export, convert and describe", "[actors][cli]") {
   CHECK(out.dtype == "fp16");
   CHECK(out.max_file_bytes == std::uint64_t{2} << 30);
   CHECK(accepted<ExportOptions>({"export", "a", "--out", "b"}).dtype == "fp32");
-  CHECK(accepted<ExportOptions>({"export", "a", "--out", "b", "--max-file-bytes", "7"})
+  CHECK(accepted<ExportOptions>({"export", "a", "--out", "b", "--max-file-bytes", "7B"})
             .max_file_bytes == 7);
   CHECK(refused({"export", "a", "--out", "b", "--format", "gguf"}).find("--format must be hf") !=
         std::string::npos);
