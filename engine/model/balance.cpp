@@ -111,6 +111,9 @@ Status set_balance(const std::vector<BalanceTerm>& terms, ModelSpec& model) {
       if (const auto* spec = dynamic_cast<const ExpertsSpec*>(branch.block.get())) {
         auto changed = std::make_shared<ExpertsSpec>(*spec);
         changed->balance = terms;
+        if (const std::string mistake = changed->mistake(); !mistake.empty()) {
+          return user_error(fmt::format("model.balance: {}", mistake));
+        }
         branch.block = std::move(changed);
         has_experts = true;
       }

@@ -100,6 +100,13 @@ TEST_CASE("balance: run files replace what a config.json says, in every layer",
   REQUIRE(set_balance({}, model).ok());
   CHECK(balance(0).empty());
   CHECK(block_of<ExpertsSpec>(tiny(R"("model_type": "mixtral")").layers[0]).balance.empty());
+
+  auto sigmoid = std::make_shared<ExpertsSpec>(block_of<ExpertsSpec>(model.layers[0]));
+  sigmoid->router = kernels::RouterKind::sigmoid;
+  model.layers[0].branches.back().block = std::move(sigmoid);
+  const Status refused = set_balance({{.kind = BalanceKind::hf, .coeff = 1.0F}}, model);
+  REQUIRE_FALSE(refused.ok());
+  CHECK(refused.error().message.starts_with("model.balance: balancing loss hf is defined for a "));
 }
 
 TEST_CASE("balance: terms of a model without experts are refused", "[engine][balance]") {
