@@ -3,6 +3,7 @@
 // Params of all kernels, for the few files that treat every kernel alike.
 #include "kernels/activation/activation.hpp"
 #include "kernels/activation/bias.hpp"
+#include "kernels/activation/clamp.hpp"
 #include "kernels/activation/elementwise.hpp"
 #include "kernels/attention/attention.hpp"
 #include "kernels/attention/attention_cached.hpp"

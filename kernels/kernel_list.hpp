@@ -30,6 +30,8 @@
   KERNEL(sigmoid_gate_backward, SigmoidGateBackwardParams)       \
   KERNEL(activation_forward, ActivationForwardParams)            \
   KERNEL(activation_backward, ActivationBackwardParams)          \
+  KERNEL(clamp_forward, ClampForwardParams)                      \
+  KERNEL(clamp_backward, ClampBackwardParams)                    \
   KERNEL(bias_add, BiasAddParams)                                \
   KERNEL(bias_gradient, BiasGradientParams)                      \
   KERNEL(router_forward, RouterForwardParams)                    \

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "kernels/activation/bias.hpp"
+#include "kernels/activation/clamp.hpp"
 #include "kernels/activation/elementwise.hpp"
 #include "kernels/checks.hpp"
 #include "kernels/kernel_list.hpp"
@@ -71,6 +72,22 @@ void check_params(const ActivationBackwardParams& params) {
                   params.dx_stride >= params.cols,
               "activation_backward: cols={} x_stride={} dy_stride={} dx_stride={}", params.cols,
               params.x_stride, params.dy_stride, params.dx_stride);
+}
+
+void check_params(const ClampForwardParams& params) {
+  require_pointers("clamp_forward", params.rows * params.cols, params.x, params.y);
+  TRAIN_CHECK(
+      params.bound > 0.0F && params.x_stride >= params.cols && params.y_stride >= params.cols,
+      "clamp_forward: bound={} cols={} x_stride={} y_stride={}", params.bound, params.cols,
+      params.x_stride, params.y_stride);
+}
+
+void check_params(const ClampBackwardParams& params) {
+  require_pointers("clamp_backward", params.rows * params.cols, params.x, params.dy, params.dx);
+  TRAIN_CHECK(
+      params.bound > 0.0F && params.x_stride >= params.cols && params.dy_stride >= params.cols,
+      "clamp_backward: bound={} cols={} x_stride={} dy_stride={}", params.bound, params.cols,
+      params.x_stride, params.dy_stride);
 }
 
 void check_params(const BiasAddParams& params) {

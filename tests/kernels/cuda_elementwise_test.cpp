@@ -4,6 +4,7 @@
 
 #include "kernels/activation/activation.hpp"
 #include "kernels/activation/bias.hpp"
+#include "kernels/activation/clamp.hpp"
 #include "kernels/activation/elementwise.hpp"
 #include "tests/kernels/cuda_fixture.hpp"
 
@@ -114,6 +115,41 @@ TEST_CASE("cuda twins: several elements at once, activations", "[kernels][cuda][
                                         .count = count,
                                         .dtype = side.dtype});
                   });
+  });
+}
+
+TEST_CASE("cuda twins: clamps of rows that lie apart", "[kernels][cuda][.gpu]") {
+  const auto cols = GENERATE(as<std::int64_t>(), 0, 1, 8, 37, 1024);
+  constexpr std::int64_t rows = 3;
+  const std::int64_t stride = cols + 8;
+  Values x = random_values(rows * stride, 1, 2.0F);
+  x[0] = std::numeric_limits<float>::quiet_NaN();
+  x[1] = 0.5F;
+  x[2] = -0.5F;
+  const Values dy = random_values(rows * stride, 2);
+  const std::string what = "columns " + std::to_string(cols);
+  compare_twins("clamp_forward", what, same_bits, same_bits, [&](Side& side) {
+    side.kernels.clamp_forward(side.stream(),
+                               {.x = side.elements(x),
+                                .y = side.element_result(untouched_values(rows * stride)),
+                                .bound = 0.5F,
+                                .rows = rows,
+                                .cols = cols,
+                                .x_stride = stride,
+                                .y_stride = stride,
+                                .dtype = side.dtype});
+  });
+  compare_twins("clamp_backward", what, same_bits, same_bits, [&](Side& side) {
+    side.kernels.clamp_backward(side.stream(),
+                                {.x = side.elements(x),
+                                 .dy = side.elements(dy),
+                                 .dx = side.element_result(untouched_values(rows * stride)),
+                                 .bound = 0.5F,
+                                 .rows = rows,
+                                 .cols = cols,
+                                 .x_stride = stride,
+                                 .dy_stride = stride,
+                                 .dtype = side.dtype});
   });
 }
 

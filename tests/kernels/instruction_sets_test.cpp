@@ -2,6 +2,7 @@
 #include "tests/kernels/instruction_sets.hpp"
 #include "kernels/activation/activation.hpp"
 #include "kernels/activation/bias.hpp"
+#include "kernels/activation/clamp.hpp"
 #include "kernels/activation/elementwise.hpp"
 #include "kernels/embedding/embedding.hpp"
 
@@ -37,6 +38,32 @@ TEST_CASE("instruction sets: activations", "[kernels][instruction_sets][P1]") {
                                                    .dup = side.result(zeros(n)),
                                                    .y = side.result(zeros(n)),
                                                    .count = n});
+    });
+  }
+}
+
+TEST_CASE("instruction sets: clamps", "[kernels][instruction_sets][P1]") {
+  for (const std::int64_t cols : kWidths) {
+    const std::int64_t stride = cols + 3;
+    const std::int64_t size = 3 * stride;
+    compare_sets("clamp_forward", of(cols), [=](Side& side, Source& values) {
+      side.kernels.clamp_forward(side.stream(), {.x = side.put(values(size)),
+                                                 .y = side.result(zeros(size)),
+                                                 .bound = 0.5F,
+                                                 .rows = 3,
+                                                 .cols = cols,
+                                                 .x_stride = stride,
+                                                 .y_stride = stride});
+    });
+    compare_sets("clamp_backward", of(cols), [=](Side& side, Source& values) {
+      side.kernels.clamp_backward(side.stream(), {.x = side.put(values(size)),
+                                                  .dy = side.put(values(size)),
+                                                  .dx = side.result(zeros(size)),
+                                                  .bound = 0.5F,
+                                                  .rows = 3,
+                                                  .cols = cols,
+                                                  .x_stride = stride,
+                                                  .dy_stride = stride});
     });
   }
 }

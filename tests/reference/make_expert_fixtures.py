@@ -63,6 +63,7 @@ CASES = {
     "mixtral_window": {**MIXTRAL, "sliding_window": 9, "num_experts_per_tok": 3},
     "olmoe": OLMOE, "olmoe_balanced": {**OLMOE, **BALANCED},
     "olmoe_normalised": {**OLMOE, "norm_topk_prob": True, "num_experts_per_tok": 1},
+    "olmoe_clipped": {**OLMOE, "clip_qkv": 0.5},
     "qwen2_moe": QWEN2, "qwen2_moe_balanced": {**QWEN2, **BALANCED},
     "qwen2_moe_dense": {**QWEN2, "mlp_only_layers": [1], "qkv_bias": False, "norm_topk_prob": True},
     "qwen3_moe": QWEN3, "qwen3_moe_balanced": {**QWEN3, **BALANCED},

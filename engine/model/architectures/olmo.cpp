@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include "engine/model/architectures/architectures.hpp"
 #include "engine/model/architectures/decoder_parts.hpp"
 #include "engine/model/architectures/expert_parts.hpp"
@@ -90,14 +92,16 @@ ModelSpec olmoe_model(ModelConfig& config) {
   experts.hidden = sizes.hidden;
   experts.activation = sizes.activation;
   experts.router = router_of(config);
-  if (config.cap_if_any("clip_qkv") != 0.0) {
-    config.refuse(
-        "clip_qkv is given: clipping queries, keys and values is not supported, and no published "
-        "OLMoE does it; set it to null if the model was trained without");
+  const double clip = config.find("clip_qkv") == nullptr ? 0.0 : config.real("clip_qkv");
+  if (config.find("clip_qkv") != nullptr && !(clip > 0.0)) {
+    config.refuse(fmt::format(
+        "clip_qkv is {}: a bound of queries, keys and values is above 0; set it to null for none",
+        clip));
   }
   const bool bias = config.flag("attention_bias");
   add_decoder_layers(sizes, spec, [&](DecoderLayer& layer, std::int64_t) {
     layer.attention.head_norm = HeadNorm::whole;
+    layer.attention.clip = static_cast<float>(clip);
     layer.attention.projection_bias = bias;
     layer.attention.output_bias = bias;
     layer.experts = experts;

@@ -8,6 +8,7 @@
 
 #include "base/check.hpp"
 #include "kernels/activation/activation.hpp"
+#include "kernels/activation/clamp.hpp"
 #include "kernels/attention/attention.hpp"
 #include "kernels/attention/attention_cached.hpp"
 
@@ -46,6 +47,7 @@ std::string AttentionSpec::describe() const {
   } else if (head_norm == HeadNorm::whole) {
     text += ", QK norm over all heads";
   }
+  text += clip > 0.0F ? fmt::format(", clipped at {}", clip) : "";
   text += rope ? fmt::format(", rope {}", *rope) : "";
   text += output_gate ? ", output gate" : "";
   text += sinks.empty() ? "" : ", sinks";
@@ -111,6 +113,10 @@ AttentionBlock::AttentionBlock(const BlockContext& context, const AttentionSpec&
   TRAIN_CHECK(spec.kv_heads > 0 && spec.heads % spec.kv_heads == 0, "{} heads, {} of keys",
               spec.heads, spec.kv_heads);
   TRAIN_CHECK(!spec.output_gate || spec.layout == ProjectionLayout::separate);
+  // The norms' buffer takes the values, too, and q, k and v lie side by side in both.
+  TRAIN_CHECK(!clips() || (spec.head_norm == HeadNorm::whole && !spec.output_gate &&
+                           spec.layout != ProjectionLayout::per_head),
+              "clipped heads of another form");
   if (const std::optional<RopeSpec>& rope = rotation_.rope()) {
     norm_rotates_ = spec.head_norm == HeadNorm::per_head &&
                     rope->pairing == kernels::RopePairing::interleaved &&
@@ -199,7 +205,7 @@ void AttentionBlock::reserve(const BlockContext& context) {
   projection_ = workspace_->keep(context.prefix, "projection", rows * width_);
   if (has_norms()) {
     rotated_ = workspace_->keep_unless_lean(Phase::branch, context.prefix, "rotated",
-                                            rows * (query_dim_ + kv_dim_));
+                                            rows * rotated_width());
   }
   attended_ = workspace_->keep(context.prefix, "attended", rows * query_dim_);
   if (spec_.output_gate) {
@@ -221,13 +227,22 @@ void AttentionBlock::reserve(const BlockContext& context) {
 // With norms the rotated queries and keys have a buffer of their own, since the norms' backward
 // pass needs their inputs; without, they are rotated in place.
 AttentionBlock::View AttentionBlock::rotated_query() const {
-  const std::int64_t width = query_dim_ + kv_dim_;
-  return has_norms() ? View{0, {width, spec_.head_dim}, spec_.heads} : query_;
+  return has_norms() ? View{0, {rotated_width(), spec_.head_dim}, spec_.heads} : query_;
 }
 
 AttentionBlock::View AttentionBlock::rotated_key() const {
-  const std::int64_t width = query_dim_ + kv_dim_;
-  return has_norms() ? View{query_dim_, {width, spec_.head_dim}, spec_.kv_heads} : key_;
+  return has_norms() ? View{query_dim_, {rotated_width(), spec_.head_dim}, spec_.kv_heads} : key_;
+}
+
+AttentionBlock::View AttentionBlock::values_view() const {
+  const std::int64_t column = query_dim_ + kv_dim_;
+  return clips() ? View{column, {rotated_width(), spec_.head_dim}, spec_.kv_heads} : value_;
+}
+
+Elements AttentionBlock::values() const { return workspace_->at(clips() ? rotated_ : projection_); }
+
+std::int64_t AttentionBlock::rotated_width() const {
+  return query_dim_ + kv_dim_ * (clips() ? 2 : 1);
 }
 
 Elements AttentionBlock::rotated() const {
@@ -256,20 +271,60 @@ kernels::RowRotation AttentionBlock::rotation(const BlockCall& call) const {
   return norm_rotates(call) ? rotation_.by_place(call) : kernels::RowRotation();
 }
 
-void AttentionBlock::normalise_and_rotate(const BlockCall& call) {
-  rotation_.fill_table(call);
+void AttentionBlock::normalise(const BlockCall& call) const {
   const View query = rotated_query();
   const View key = rotated_key();
+  ConstElements projection = workspace_->at(projection_);
+  query_norm_->forward(call, projection + query_.column, norm_layout(query_),
+                       rotated() + query.column, norm_layout(query), rotation(call));
+  key_norm_->forward(call, projection + key_.column, norm_layout(key_), rotated() + key.column,
+                     norm_layout(key), rotation(call));
+}
+
+void AttentionBlock::clip(const BlockCall& call) const {
+  const auto clamp = [&](ConstElements x, std::int64_t x_stride, Elements y, std::int64_t cols) {
+    kernels_->clamp_forward(call.stream, {.x = x,
+                                          .y = y,
+                                          .bound = spec_.clip,
+                                          .rows = call.lane.rows(),
+                                          .cols = cols,
+                                          .x_stride = x_stride,
+                                          .y_stride = rotated_width(),
+                                          .dtype = workspace_->dtype()});
+  };
+  clamp(rotated(), rotated_width(), rotated(), query_dim_ + kv_dim_);
+  clamp(workspace_->at(projection_) + value_.column, width_, values() + values_view().column,
+        kv_dim_);
+}
+
+void AttentionBlock::clip_backward(const BlockCall& call, Elements dprojection) const {
+  const auto clamp = [&](ConstElements x, std::int64_t x_stride, Elements dy, std::int64_t cols) {
+    kernels_->clamp_backward(call.stream, {.x = x,
+                                           .dy = dy,
+                                           .dx = dy,
+                                           .bound = spec_.clip,
+                                           .rows = call.lane.rows(),
+                                           .cols = cols,
+                                           .x_stride = x_stride,
+                                           .dy_stride = width_,
+                                           .dtype = workspace_->dtype()});
+  };
+  normalise(call);
+  clamp(rotated(), rotated_width(), dprojection, query_dim_ + kv_dim_);
+  clamp(workspace_->at(projection_) + value_.column, width_, dprojection + value_.column, kv_dim_);
+}
+
+void AttentionBlock::normalise_and_rotate(const BlockCall& call) {
+  rotation_.fill_table(call);
   if (has_norms()) {
-    ConstElements projection = workspace_->at(projection_);
-    query_norm_->forward(call, projection + query_.column, norm_layout(query_),
-                         rotated() + query.column, norm_layout(query), rotation(call));
-    key_norm_->forward(call, projection + key_.column, norm_layout(key_), rotated() + key.column,
-                       norm_layout(key), rotation(call));
+    normalise(call);
+  }
+  if (clips()) {
+    clip(call);
   }
   if (!norm_rotates(call)) {
-    rotate(call, rotated(), query, false);
-    rotate(call, rotated(), key, false);
+    rotate(call, rotated(), rotated_query(), false);
+    rotate(call, rotated(), rotated_key(), false);
   }
 }
 
@@ -284,12 +339,12 @@ kernels::KeyValueCache AttentionBlock::cache() const {
 
 void AttentionBlock::keep_keys(const BlockCall& call) const {
   kernels_->key_value_append(call.stream, {.k = rotated() + rotated_key().column,
-                                           .v = workspace_->at(projection_) + value_.column,
+                                           .v = values() + values_view().column,
                                            .texts = call.lane.texts,
                                            .positions = call.lane.positions,
                                            .rows = call.lane.rows(),
                                            .k_layout = rotated_key().layout,
-                                           .v_layout = value_.layout,
+                                           .v_layout = values_view().layout,
                                            .cache = cache(),
                                            .dtype = workspace_->dtype()});
 }
@@ -313,10 +368,9 @@ void AttentionBlock::attend_cached(const BlockCall& call) const {
 
 void AttentionBlock::attend_to_lane(const BlockCall& call) const {
   const kernels::RowLayout output_layout{query_dim_, spec_.head_dim};
-  ConstElements projection = workspace_->at(projection_);
   kernels_->attention_forward(call.stream, {.q = rotated() + rotated_query().column,
                                             .k = rotated() + rotated_key().column,
-                                            .v = projection + value_.column,
+                                            .v = values() + values_view().column,
                                             .out = workspace_->at(attended_),
                                             .lse = workspace_->floats_at(lse_),
                                             .positions = call.lane.positions,
@@ -329,7 +383,7 @@ void AttentionBlock::attend_to_lane(const BlockCall& call) const {
                                             .softcap = spec_.softcap,
                                             .q_layout = rotated_query().layout,
                                             .k_layout = rotated_key().layout,
-                                            .v_layout = value_.layout,
+                                            .v_layout = values_view().layout,
                                             .out_layout = output_layout,
                                             .scale = scale_,
                                             .dtype = workspace_->dtype(),
@@ -381,7 +435,7 @@ void AttentionBlock::attend_backward(const BlockCall& call, ConstElements datten
   Elements dprojection = workspace_->at(dprojection_);
   kernels_->attention_backward(call.stream, {.q = rotated() + rotated_query().column,
                                              .k = rotated() + rotated_key().column,
-                                             .v = workspace_->at(projection_) + value_.column,
+                                             .v = values() + values_view().column,
                                              .out = workspace_->at(attended_),
                                              .dout = dattended,
                                              .lse = workspace_->floats_at(lse_),
@@ -399,7 +453,7 @@ void AttentionBlock::attend_backward(const BlockCall& call, ConstElements datten
                                              .softcap = spec_.softcap,
                                              .q_layout = rotated_query().layout,
                                              .k_layout = rotated_key().layout,
-                                             .v_layout = value_.layout,
+                                             .v_layout = values_view().layout,
                                              .out_layout = output_layout,
                                              .dout_layout = output_layout,
                                              .dq_layout = query_.layout,
@@ -426,6 +480,9 @@ void AttentionBlock::normalise_backward(const BlockCall& call, Elements dproject
   }
   if (!has_norms()) {
     return;
+  }
+  if (clips()) {
+    clip_backward(call, dprojection);
   }
   ConstElements projection = workspace_->at(projection_);
   query_norm_->backward(call, projection + query_.column, norm_layout(query_),

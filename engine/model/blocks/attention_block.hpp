@@ -40,9 +40,10 @@ struct AttentionSpec final : BlockSpec {
   float scale = 0.0F;                    ///< Scale of q k^T; 0: 1 / sqrt(head_dim).
   float softcap = 0.0F;                  ///< c in c tanh(s / c); 0: none (Gemma 2).
   std::int64_t window = 0;               ///< Keys that a query sees, itself included; 0: all.
-  bool output_gate = false;              ///< DSTAR: q's rows are per head [query D | gate D].
-  std::string query = {};                ///< Query matrix, or the one matrix of other layouts.
-  std::string key = {}, value = {};      ///< ProjectionLayout::separate only.
+  float clip = 0.0F;  ///< Bound of queries, keys (after their norms), values; 0: none (OLMoE).
+  bool output_gate = false;          ///< DSTAR: q's rows are per head [query D | gate D].
+  std::string query = {};            ///< Query matrix, or the one matrix of other layouts.
+  std::string key = {}, value = {};  ///< ProjectionLayout::separate only.
   std::string output = {};
   std::string query_norm = {}, key_norm = {};
   std::string sinks = {};  ///< [heads], a score more of each head's softmax (GPT-OSS); empty: none.
@@ -65,6 +66,7 @@ struct AttentionSpec final : BlockSpec {
 /// Causal attention with grouped keys and values, optional norms of queries and keys, rotary
 /// positions, a window, a cap of the scores and an output gate:
 ///   output(softmax(cap(scale rope(norm(q)) rope(norm(k))^T)) v * sigmoid(gate))
+/// With a clip norm(q), norm(k) and v are clamped to [-clip, clip].
 ///
 /// All projections of a row lie side by side in one buffer, so the forms of ProjectionLayout differ
 /// in their weights and in where a head's columns begin.
@@ -94,6 +96,10 @@ class AttentionBlock final : public Block {
   [[nodiscard]] bool norm_rotates(const BlockCall& call) const;
   void rotate(const BlockCall& call, Elements base, const View& view, bool inverse) const;
   [[nodiscard]] kernels::RowRotation rotation(const BlockCall& call) const;
+  void normalise(const BlockCall& call) const;
+  void clip(const BlockCall& call) const;
+  /// Clears the gradient of clipped elements. Writes over rotated().
+  void clip_backward(const BlockCall& call, Elements dprojection) const;
   void normalise_and_rotate(const BlockCall& call);
   void attend(const BlockCall& call) const;
   void attend_to_lane(const BlockCall& call) const;
@@ -108,6 +114,11 @@ class AttentionBlock final : public Block {
   [[nodiscard]] View rotated_query() const;
   [[nodiscard]] View rotated_key() const;
   [[nodiscard]] Elements rotated() const;
+  [[nodiscard]] std::int64_t rotated_width() const;
+  /// Values as attention reads them: in values(), by values_view().
+  [[nodiscard]] View values_view() const;
+  [[nodiscard]] Elements values() const;
+  [[nodiscard]] bool clips() const { return spec_.clip > 0.0F; }
   [[nodiscard]] bool has_norms() const { return spec_.head_norm != HeadNorm::none; }
   /// Row layout of a norm: a row is one head, or all heads.
   [[nodiscard]] kernels::RowLayout norm_layout(const View& view) const;
