@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "engine/model/blocks/attention_block.hpp"
+#include "tests/engine/parity/expert_models.hpp"
 #include "tests/engine/parity/published_models.hpp"
 #include "tests/engine/rank/small_model.hpp"
 
@@ -26,8 +28,8 @@ const std::vector<Split> kSplits = {{2, "none"},      {2, "full"}, {2, "hybrid",
                                     {3, "hybrid", 3}, {4, "full"}, {4, "hybrid", 2}};
 
 /// 5 lanes of one sequence: no number of ranks but one divides them.
-Options bits_options(const std::string& name) {
-  Options options = testing::published_options(testing::published_model(name));
+Options bits_options(const nlohmann::json& entry) {
+  Options options = testing::published_options(entry);
   options.batch.lanes = 5;
   options.batch.micro_batch = 1;
   options.eval_lanes = 3;
@@ -76,10 +78,32 @@ TEST_CASE("published bits: a family each at another number of ranks and strategy
   std::size_t at = 0;
   for (const std::string& name : testing::published_cases()) {
     CAPTURE(name);
-    const Options options = bits_options(name);
+    const Options options = bits_options(testing::published_model(name));
     const Trace alone = run(options);
     CHECK(alone.digests.front() != alone.digests.back());
     check_split(options, alone, kSplits[at++ % kSplits.size()]);
+  }
+}
+
+TEST_CASE("published bits: clipped queries, keys and values, whatever is computed again",
+          "[engine][world_step][published_bits][EN-1]") {
+  const nlohmann::json& entry = testing::expert_models().at("cases").at("olmoe_clipped");
+  const Options options = bits_options(entry);
+  REQUIRE(block_of<AttentionSpec>(options.model.layers.front()).clip == 0.5F);
+  const Trace alone = run(options);
+  nlohmann::json unclipped = entry;
+  unclipped.at("config").at("clip_qkv") = nullptr;
+  CHECK(run(bits_options(unclipped)).digests != alone.digests);
+  for (const Split& split : kSplits) {
+    for (const char* part : {"none", "block", "attention"}) {
+      CAPTURE(part);
+      Options other = options;
+      if (std::string(part) != "none") {
+        other.memory.activation_checkpointing = "all";
+        other.memory.checkpointed_part = part;
+      }
+      check_split(other, alone, split);
+    }
   }
 }
 
@@ -87,7 +111,7 @@ TEST_CASE("published bits: every family at every number of ranks and strategy",
           "[.full][engine][world_step][published_bits][EN-1]") {
   for (const std::string& name : testing::published_cases()) {
     CAPTURE(name);
-    const Options options = bits_options(name);
+    const Options options = bits_options(testing::published_model(name));
     const Trace alone = run(options);
     for (const Split& split : kSplits) {
       check_split(options, alone, split);
