@@ -42,6 +42,7 @@ enum class LossUse : std::uint8_t {
   scores,      ///< Log-probabilities of the lane's documents (DocumentScores).
   references,  ///< Log-probabilities of its documents, kept as the reference's.
   compared,    ///< The tensors that the objective's pass over the same rows is compared with, kept.
+  block_sums,  ///< None: the blocks' sums, added up over all lanes for the pass over the same rows.
 };
 
 /// One way in which lanes go through the model. Plain data; the same on every rank.

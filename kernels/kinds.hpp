@@ -49,6 +49,7 @@ enum class BalanceScope : std::uint8_t {
   lane,           ///< All of the lane.
   sequence,       ///< Each document's.
   previous_step,  ///< All of the step before.
+  step,           ///< All of this step.
 };
 
 /// Row loss that replaces the cross-entropy (HeadLossParams).

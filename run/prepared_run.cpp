@@ -453,7 +453,7 @@ RunProgram::Options program_of(const PreparedRun& run) {
       .references_done = run.start.references_done,
       .live_reference = live_reference_of(reference),
       .phase_end = engine::last_step_of(run.plan.engine),
-      .passes = engine::pass_list_of(run.config().objective),
+      .passes = engine::pass_list_of(run.plan.engine),
       .steps_per_job =
           steps_left_of_job(run.config().run.steps_per_job, run.job_first_step, run.first_step()),
       .eval_interval = run.config().eval.interval_steps,

@@ -78,6 +78,7 @@ struct Rank {
     leave();
   }
   void take_reference(const Command& command) const;
+  void add_step_sums(const Command& command) const;
   void mark(const char* what) const;
   void finish_on_stream(std::uint64_t sequence) const;
   void leave() const;
@@ -235,6 +236,8 @@ void Rank::pass_finished() const {
     case engine::LossUse::references:
     case engine::LossUse::compared:
       return take_reference(command);
+    case engine::LossUse::block_sums:
+      return add_step_sums(command);
   }
 }
 
@@ -326,6 +329,13 @@ void Rank::take_reference(const Command& command) const {
       }
     });
   }
+  finish_on_stream(command.sequence);
+  leave();
+}
+
+void Rank::add_step_sums(const Command& command) const {
+  mark("block sums");
+  context->engine->totals().lanes().add_step_sums(*context->compute);
   finish_on_stream(command.sequence);
   leave();
 }

@@ -156,7 +156,7 @@ class Replay {
                            {.first_step = range_.first_step(),
                             .total_steps = last,
                             .live_reference = live_reference_of(run_plan_.data->reference_rows()),
-                            .passes = engine::pass_list_of(run_plan_.config.objective),
+                            .passes = engine::pass_list_of(run_plan_.engine),
                             .saves = false},
                            {.step = std::move(heard), .evaluation = {}});
   }

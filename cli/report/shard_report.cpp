@@ -84,6 +84,7 @@ StepTraffic step_traffic(const engine::ShardPlan& plan, const engine::RankLayout
       case CollectiveKind::eval_sums:
       case CollectiveKind::nonfinite:
       case CollectiveKind::reference:
+      case CollectiveKind::block_sums:
         break;
     }
   }

@@ -124,8 +124,8 @@ constexpr auto kFields = std::to_array<Field>({
     {KEY(model, balance), "",
      "Losses that balance the experts' loads, each `KIND:SCOPE:COEFFICIENT`; kinds: `hf` "
      "(transformers' router_aux_loss_coef), `switch`, `z`; scopes: `lane`, and for `switch` "
-     "`sequence` and `previous_step`; `none`: no loss, also where a config.json has one; empty: "
-     "what the config.json says.",
+     "`sequence`, `previous_step` and `step`; `none`: no loss, also where a config.json has one; "
+     "empty: what the config.json says.",
      kState},
     {KEY(model, vocab_size), "tokens",
      "Rows of embedding and head; 0: the data's vocabulary, padded to a multiple of 64.", kShapes,

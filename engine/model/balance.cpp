@@ -21,7 +21,7 @@ using kernels::BalanceTerm;
 
 constexpr std::array kKinds = {BalanceKind::hf, BalanceKind::switch_loss, BalanceKind::z};
 constexpr std::array kScopes = {BalanceScope::lane, BalanceScope::sequence,
-                                BalanceScope::previous_step};
+                                BalanceScope::previous_step, BalanceScope::step};
 
 /// The value that name_of() calls `word`.
 template <class Kind, std::size_t N>
@@ -53,7 +53,7 @@ Result<BalanceTerm> parse_term(const std::string& text) {
   if (!kind || !scope || first == std::string_view::npos) {
     return refused(text,
                    "give KIND:COEFFICIENT or KIND:SCOPE:COEFFICIENT, with a kind of hf, switch or "
-                   "z, and a scope of lane, sequence or previous_step");
+                   "z, and a scope of lane, sequence, previous_step or step");
   }
   const auto coeff = coefficient_of(whole.substr(last + 1));
   if (!coeff) {

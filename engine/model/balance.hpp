@@ -12,8 +12,8 @@ namespace train::engine {
 
 /// The terms of model.balance, each "KIND:COEFF" or "KIND:SCOPE:COEFF",
 /// "switch:previous_step:0.01";
-/// {"none"}: no term. Kinds are hf, switch and z, scopes lane (the default), sequence and
-/// previous_step: kernels::BalanceParams has the formulas.
+/// {"none"}: no term. Kinds are hf, switch and z, scopes lane (the default), sequence,
+/// previous_step and step: kernels::BalanceParams has the formulas.
 /// Errors (user): other words, a coefficient that is not above 0, more terms than possible, one
 /// twice, a scope that its kind does not have, hf beside a term by sequences.
 [[nodiscard]] Result<std::vector<kernels::BalanceTerm>> parse_balance(

@@ -44,6 +44,13 @@ std::vector<std::string> ModelSpec::block_sums() const {
   return names;
 }
 
+bool ModelSpec::reads_step_sums() const {
+  return std::ranges::any_of(layers, [](const LayerSpec& layer) {
+    return std::ranges::any_of(
+        layer.branches, [](const BranchSpec& branch) { return branch.block->reads_step_sums(); });
+  });
+}
+
 float LoraSpec::scale() const {
   const auto inner = static_cast<double>(rank);
   return static_cast<float>(alpha / (rslora ? std::sqrt(inner) : inner));

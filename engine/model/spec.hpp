@@ -106,6 +106,8 @@ struct ModelSpec {
   [[nodiscard]] std::int64_t branch_count() const;
   /// BlockSpec::sums() of all layers' blocks, in their order.
   [[nodiscard]] std::vector<std::string> block_sums() const;
+  /// BlockSpec::reads_step_sums() of any block.
+  [[nodiscard]] bool reads_step_sums() const;
 };
 
 /// Trainable elements: all, and without embedding and head. With tied embeddings the one matrix

@@ -99,8 +99,8 @@ void add_reductions(const ShardPlan& plan, bool spread, OpList& ops) {
 
 const char* collective_name(CollectiveKind kind) {
   static constexpr std::array kNames = {
-      "gather",          "all_gather",        "reduce",   "broadcast", "loss and norm",
-      "evaluation sums", "non-finite counts", "reference"};
+      "gather",          "all_gather",        "reduce",    "broadcast", "loss and norm",
+      "evaluation sums", "non-finite counts", "reference", "block sums"};
   return kNames.at(static_cast<std::size_t>(kind));
 }
 
@@ -128,6 +128,8 @@ std::optional<CollectiveKind> last_collective(const PassPlan& pass) {
     case LossUse::references:
     case LossUse::compared:
       return CollectiveKind::reference;
+    case LossUse::block_sums:
+      return CollectiveKind::block_sums;
     case LossUse::scores:  // each rank reports its own documents
       break;
   }

@@ -24,6 +24,7 @@ enum class CollectiveKind : std::uint8_t {
   eval_sums,      ///< Loss sums of evaluation lanes, to all ranks.
   nonfinite,      ///< Counts of NaN and Inf, to all ranks.
   reference,      ///< Log-probabilities of documents in the reference, to all ranks.
+  block_sums,     ///< The blocks' sums of training lanes, to all ranks.
 };
 
 /// One collective of a pass. Every rank derives the same list, so a rank cannot leave one out.

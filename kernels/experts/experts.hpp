@@ -202,8 +202,8 @@ inline constexpr std::size_t kMostBalanceTerms = 4;
 ///   z            mean over rows of logsumexp(logits)^2; likewise
 /// (so that factors of the last two are divided by `layers`)
 /// with c and n of the scope: lane; sequence: each document's own, and their values' mean by rows;
-/// previous_step: `previous`, over all lanes of the step before; where that is all zeros, c_e / (k
-/// n) is 1 / E. Nothing flows through c.
+/// previous_step: `previous`, over all lanes of the step before; step: `whole`, over all lanes of
+/// this step; where either is all zeros, c_e / (k n) is 1 / E. Nothing flows through c.
 struct BalanceParams {
   BalanceTerm terms[kMostBalanceTerms] = {};
   std::int64_t term_count = 0;
@@ -217,6 +217,7 @@ struct BalanceParams {
   const std::int32_t* layer_counts = nullptr;
   const float* layer_probabilities = nullptr;
   const float* previous = nullptr;  ///< [experts]; nullptr: no term needs it.
+  const double* whole = nullptr;    ///< [experts], whole numbers; likewise.
   std::int64_t experts = 0, slots = 0, group_count = 0;
   std::int64_t layers = 1;  ///< Layers of experts in the model.
   std::int64_t layer_stride = 0;

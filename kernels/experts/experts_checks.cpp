@@ -97,6 +97,8 @@ void check_params(const BalanceParams& params) {
         require_pointers("router_balance", params.group_count, params.counts, params.probabilities);
         TRAIN_CHECK(term->scope != BalanceScope::previous_step || params.previous != nullptr,
                     "router_balance: no loads of the previous step");
+        TRAIN_CHECK(term->scope != BalanceScope::step || params.whole != nullptr,
+                    "router_balance: no loads of the whole step");
         break;
       case BalanceKind::z:
         require_pointers("router_balance", 1, params.z_squares);

@@ -142,13 +142,16 @@ struct BalanceTerms {
   }
 
   __device__ double weigh_lane(const BalanceTerm& term, double coeff) const {
-    const bool previous = term.scope == BalanceScope::previous_step;
+    const bool of_lane_alone = term.scope == BalanceScope::lane;
+    const auto count_of = [&](std::int64_t e) {
+      return term.scope == BalanceScope::step            ? p.whole[e]
+             : term.scope == BalanceScope::previous_step ? static_cast<double>(p.previous[e])
+                                                         : of_lane(sums.counts, e);
+    };
     const double all =
-        previous
-            ? sum_of_experts([&](std::int64_t e) { return static_cast<double>(p.previous[e]); })
-            : static_cast<double>(p.slots) * rows;
+        of_lane_alone ? static_cast<double>(p.slots) * rows : sum_of_experts(count_of);
     return sum_of_experts([&](std::int64_t e) {
-      const double count = previous ? static_cast<double>(p.previous[e]) : of_lane(sums.counts, e);
+      const double count = count_of(e);
       const double share = all == 0.0 ? 1.0 / experts() : count / all;
       sums.slopes[e] += coeff * experts() * share / rows / layers();
       return experts() * share * (of_lane(sums.probabilities, e) / rows);

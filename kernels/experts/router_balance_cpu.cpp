@@ -97,8 +97,12 @@ class Term {
   [[nodiscard]] std::vector<double> shares_of_choices() const {
     std::vector<double> shares = lane_.counts;
     double all = slots() * lane_.rows;
-    if (term_.scope == BalanceScope::previous_step) {
-      shares.assign(p_.previous, p_.previous + p_.experts);
+    if (term_.scope == BalanceScope::previous_step || term_.scope == BalanceScope::step) {
+      if (term_.scope == BalanceScope::step) {
+        shares.assign(p_.whole, p_.whole + p_.experts);
+      } else {
+        shares.assign(p_.previous, p_.previous + p_.experts);
+      }
       all = 0.0;
       for (const double count : shares) {
         all += count;

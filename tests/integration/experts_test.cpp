@@ -96,6 +96,35 @@ TEST_CASE(
   CHECK(results_of(site.run("parts")) == alone);
 }
 
+TEST_CASE(
+    "experts: loads of the whole step are the same whatever the ranks, the strategy and what is "
+    "computed again, and in parts of a run",
+    "[integration][experts][P1]") {
+  const RunSite site;
+  Words keys = kExperts;
+  keys.back() = R"(model.balance=["switch:step:0.05", "z:0.001"])";
+  site.train(joined(keys, {"run.name=alone"}));
+  const Words alone = results_of(site.run("alone"));
+  const std::string metrics = read_bytes(site.run("alone") / "metrics.jsonl");
+  INFO(metrics);
+  CHECK(count_of(metrics, "\"balance/switch_step\":") == 24);
+  const char* const strategy = GENERATE("none", "full");
+  INFO(strategy);
+  for (const char* const ranks : {"2", "3"}) {
+    const std::string name = std::string("ranks") + ranks;
+    site.train(joined(keys, {"run.name=" + name, std::string("parallel.ranks=") + ranks,
+                             std::string("parallel.strategy=") + strategy,
+                             "memory.activation_checkpointing=all"}));
+    CHECK(results_of(site.run(name)) == alone);
+  }
+  const Words parts = joined(keys, {"run.name=parts", "run.steps_per_job=9",
+                                    std::string("parallel.strategy=") + strategy});
+  CHECK(site.start_run(joined(parts, {"parallel.ranks=2"}))->wait().exit_code == 75);
+  CHECK(site.start_run(parts)->wait().exit_code == 75);
+  site.train(joined(parts, {"parallel.ranks=3"}));
+  CHECK(results_of(site.run("parts")) == alone);
+}
+
 TEST_CASE("experts: fine-tuning and preferences have the same bits on two ranks",
           "[integration][experts][sft][preference][P1]") {
   const RowSite chat({.row_length = 32, .documents = 100});
@@ -118,6 +147,8 @@ TEST_CASE("experts: unlearning has the same bits on two ranks",
   check_two_ranks(site, joined(keys, {R"(model.balance=["switch:0.05", "z:0.001"])"}));
   // Loads are those of one pass, and such a step has two.
   check_mistake(site, RunSite::run_words(joined(keys, kPrevious)),
+                {"model.balance", "several passes"});
+  check_mistake(site, RunSite::run_words(joined(keys, {R"(model.balance=["switch:step:0.05"])"})),
                 {"model.balance", "several passes"});
 }
 

@@ -247,7 +247,7 @@ struct BalanceCase {
   std::vector<BalanceTerm> terms = {};
   std::int64_t groups = 1;
   bool empty = false;    ///< No group has rows.
-  bool previous = true;  ///< Loads of the step before are not all zeros.
+  bool previous = true;  ///< Loads of the step before, or of this one, are not all zeros.
   bool pooled = true;    ///< Loads of all layers are given.
   bool factors = true;
 };
@@ -268,6 +268,10 @@ void compare_balance(const BalanceCase& balance, std::int64_t experts) {
   const Numbers layer_counts(at(layers * stride), 4);
   const Values layer_probabilities = random_values(layers * stride, 91);
   const Values previous = balance.previous ? random_values(experts, 92) : zeros(experts);
+  Exact whole(at(experts));
+  for (std::size_t e = 0; e < whole.size(); ++e) {
+    whole[e] = balance.previous ? static_cast<double>(e * 29 % 17) : 0.0;
+  }
   const auto what = fmt::format("{}, {} groups, {} experts", balance.name, balance.groups, experts);
   const auto terms = std::ssize(balance.terms);
   compare_twins("router_balance", what, in_double, [&](Side& side) {
@@ -279,6 +283,7 @@ void compare_balance(const BalanceCase& balance, std::int64_t experts) {
                     .layer_counts = balance.pooled ? side.put(layer_counts) : nullptr,
                     .layer_probabilities = balance.pooled ? side.put(layer_probabilities) : nullptr,
                     .previous = side.put(previous),
+                    .whole = side.put(whole),
                     .experts = experts,
                     .slots = slots,
                     .group_count = balance.groups,
@@ -300,6 +305,7 @@ TEST_CASE("cuda twins: balancing losses", "[kernels][cuda][.gpu]") {
   const BalanceTerm lane{.coeff = 0.02F};
   const BalanceTerm sequence{.scope = BalanceScope::sequence, .coeff = 0.03F};
   const BalanceTerm previous{.scope = BalanceScope::previous_step, .coeff = 0.04F};
+  const BalanceTerm step{.scope = BalanceScope::step, .coeff = 0.06F};
   const BalanceTerm z{.kind = BalanceKind::z, .coeff = 0.05F};
   for (const std::int64_t experts : {1, 6, 300}) {
     for (const std::int64_t groups : {1, 64, 150}) {
@@ -307,11 +313,13 @@ TEST_CASE("cuda twins: balancing losses", "[kernels][cuda][.gpu]") {
       compare_balance({.name = "lane, z", .terms = {lane, z}, .groups = groups}, experts);
       compare_balance({.name = "all", .terms = {z, sequence, previous, lane}, .groups = groups},
                       experts);
+      compare_balance({.name = "step", .terms = {step, previous}, .groups = groups}, experts);
       compare_balance({.name = "hf", .terms = {hf}, .groups = groups}, experts);
       compare_balance({.name = "hf left out", .terms = {hf, z}, .groups = groups, .pooled = false},
                       experts);
     }
     compare_balance({.name = "first step", .terms = {previous}, .previous = false}, experts);
+    compare_balance({.name = "no row", .terms = {step}, .previous = false}, experts);
     compare_balance(
         {.name = "no rows", .terms = {hf, sequence, lane, z}, .groups = 70, .empty = true},
         experts);

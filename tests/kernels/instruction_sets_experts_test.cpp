@@ -79,21 +79,23 @@ TEST_CASE("instruction sets: loads and balancing", "[kernels][instruction_sets][
       });
     }
     compare_sets("router_balance", of(experts), [=](Side& side, Source& values) {
-      side.kernels.router_balance(
-          side.stream(),
-          {.terms = {{.coeff = 0.1F}, {.scope = BalanceScope::sequence, .coeff = 0.2F}},
-           .term_count = 2,
-           .counts = side.put(Numbers(at(2 * experts), 3)),
-           .probabilities = side.put(values(2 * experts)),
-           .group_rows = side.put(Numbers{5, 4}),
-           .experts = experts,
-           .slots = sizes.slots,
-           .group_count = 2,
-           .values = side.result(Exact(4)),
-           .factors = side.result(zeros(2 * experts)),
-           .z_factor = side.result(zeros(1)),
-           .tally = side.result(zeros(experts)),
-           .loads = side.result(Exact(at(2 * experts)))});
+      side.kernels.router_balance(side.stream(),
+                                  {.terms = {{.coeff = 0.1F},
+                                             {.scope = BalanceScope::sequence, .coeff = 0.2F},
+                                             {.scope = BalanceScope::step, .coeff = 0.3F}},
+                                   .term_count = 3,
+                                   .counts = side.put(Numbers(at(2 * experts), 3)),
+                                   .probabilities = side.put(values(2 * experts)),
+                                   .group_rows = side.put(Numbers{5, 4}),
+                                   .whole = side.put(Exact(at(experts), 6.0)),
+                                   .experts = experts,
+                                   .slots = sizes.slots,
+                                   .group_count = 2,
+                                   .values = side.result(Exact(6)),
+                                   .factors = side.result(zeros(2 * experts)),
+                                   .z_factor = side.result(zeros(1)),
+                                   .tally = side.result(zeros(experts)),
+                                   .loads = side.result(Exact(at(2 * experts)))});
     });
   }
 }

@@ -161,7 +161,7 @@ struct Balanced {
   BalanceTerm term;
   ExpertSizes sizes = {.rows = 120, .experts = 5, .slots = 2};
   std::int64_t layers = 3;
-  Values previous = {};
+  Values previous = {};  ///< Or of the whole step.
   float scale = 0.25F;
   RouterKind kind = RouterKind::softmax;
 
@@ -226,10 +226,9 @@ struct Balanced {
       for (std::int64_t e = 0; of_group.empty() && e < sizes.experts; ++e) {
         std::vector<double> all;
         for (std::int64_t expert = 0; expert < sizes.experts; ++expert) {
-          all.push_back(term.scope != BalanceScope::previous_step
-                            ? share(layer, by_document() ? group : -2, expert)
-                        : before == 0.0 ? 1.0 / experts
-                                        : static_cast<double>(previous[at(expert)]) / before);
+          all.push_back(previous.empty() ? share(layer, by_document() ? group : -2, expert)
+                        : before == 0.0  ? 1.0 / experts
+                                         : static_cast<double>(previous[at(expert)]) / before);
         }
         of_group = all;
       }
@@ -299,6 +298,8 @@ struct Balanced {
     const Numbers choices = chosen(layer);
     const Numbers of_rows = groups();
     const Values nothing = zeros(sizes.places());
+    const Exact whole(previous.begin(), previous.end());
+    const bool of_step = term.scope == BalanceScope::step;
     run(
         [&](Stream& stream) {
           cpu::router_balance(stream, {.terms = {term},
@@ -310,6 +311,7 @@ struct Balanced {
                                        .layer_counts = layer_counts.data(),
                                        .layer_probabilities = layer_probabilities.data(),
                                        .previous = previous.empty() ? nullptr : previous.data(),
+                                       .whole = of_step ? whole.data() : nullptr,
                                        .experts = sizes.experts,
                                        .slots = sizes.slots,
                                        .group_count = group_count(),
@@ -345,6 +347,8 @@ std::vector<Balanced> balanced() {
       {.term = {.scope = BalanceScope::sequence, .coeff = 0.7F}},
       {.term = {.scope = BalanceScope::previous_step, .coeff = 0.7F}, .previous = previous},
       {.term = {.scope = BalanceScope::previous_step, .coeff = 0.7F}, .previous = zeros(5)},
+      {.term = {.scope = BalanceScope::step, .coeff = 0.7F}, .previous = previous},
+      {.term = {.scope = BalanceScope::step, .coeff = 0.7F}, .previous = zeros(5)},
       {.term = {.kind = BalanceKind::z, .coeff = 0.7F}},
       {.term = {.kind = BalanceKind::hf, .coeff = 0.7F}, .layers = 1},
       {.term = {.scope = BalanceScope::sequence, .coeff = 0.7F},
@@ -409,6 +413,33 @@ TEST_CASE("router_balance: where loads are equal, hf is worth the slots and Swit
                                  .values = values.data()});
   });
   CHECK(values == Exact{2.0, 1.0, 1.0, 1.0});
+}
+
+TEST_CASE("router_balance: loads of the step before and of the whole step are told apart",
+          "[kernels][router_balance]") {
+  const Values previous = {3.0F, 0.0F, 10.0F, 1.0F, 6.0F};
+  const Exact whole = {40.0, 2.0, 0.0, 7.0, 1.0};
+  const Balanced before{.term = {.scope = BalanceScope::previous_step, .coeff = 0.5F},
+                        .previous = previous};
+  const Balanced of_step{.term = {.scope = BalanceScope::step, .coeff = 0.5F},
+                         .previous = Values(whole.begin(), whole.end())};
+  const Loads loads =
+      loads_of(before.logits(0), before.chosen(0), before.sizes, before.groups(), 1);
+  Exact values(4);
+  run([&](Stream& stream) {
+    cpu::router_balance(stream, {.terms = {before.term, of_step.term},
+                                 .term_count = 2,
+                                 .counts = loads.counts.data(),
+                                 .probabilities = loads.probabilities.data(),
+                                 .group_rows = loads.rows.data(),
+                                 .previous = previous.data(),
+                                 .whole = whole.data(),
+                                 .experts = 5,
+                                 .slots = 2,
+                                 .group_count = 1,
+                                 .values = values.data()});
+  });
+  CHECK(values == Exact{before.found(0).values[0], 1.0, of_step.found(0).values[0], 1.0});
 }
 
 TEST_CASE("router_balance: terms add up", "[kernels][router_balance]") {
@@ -539,6 +570,8 @@ TEST_CASE("router_balance: mistakes of the caller are caught before anything run
   p.counts = &rows;
   p.probabilities = two.data();
   CHECK_THROWS_WITH(cpu::router_balance(*stream, p), Catch::Contains("previous step"));
+  p.terms[0] = {.scope = BalanceScope::step};
+  CHECK_THROWS_WITH(cpu::router_balance(*stream, p), Catch::Contains("whole step"));
   p.terms[0] = {.kind = BalanceKind::z};
   CHECK_THROWS_AS(cpu::router_balance(*stream, p), CheckFailed);
   p.term_count = 5;

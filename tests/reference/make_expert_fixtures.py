@@ -5,7 +5,8 @@ chosen. Tokens are shifted, by the least shift for which no choice of an expert 
 precision chooses the same.
 
 transformers computes in float64 throughout: its own casts to float32 are left out. With output_router_logits the
-loss has router_aux_loss_coef times the balancing loss, which is listed on its own.
+loss has router_aux_loss_coef times the balancing loss, which is listed on its own. In step_cases it has
+switch_of_batch() instead, STEP_COEFF times.
 Writes fixtures/experts.json; needs torch and transformers.
 """
 
@@ -75,6 +76,8 @@ CASES = {
     "gpt_oss": OSS,
     "qwen3_moe_plain": {**QWEN3, "norm_topk_prob": False, "attention_bias": True, "tie_word_embeddings": True},
 }
+STEP_CASES = {"olmoe": OLMOE, "qwen3_moe": QWEN3}
+STEP_COEFF = 1.0
 
 
 @contextlib.contextmanager
@@ -205,7 +208,17 @@ def check_choices(all_logits, slots):
     return closest, set.union(*unused), set.intersection(*unused)
 
 
-def run(model, config, shift, ids):
+def switch_of_batch(all_logits, slots):
+    """Mean over layers of E sum_e f_e P_e (Fedus et al. 2021), f and P of all rows of the batch, f a constant."""
+    values = []
+    for logits in all_logits:
+        rows, experts = logits.shape
+        counts = torch.bincount(logits.topk(slots, dim=-1).indices.reshape(-1), minlength=experts)
+        values.append(experts * (counts / (slots * rows) * logits.softmax(-1).mean(0)).sum())
+    return torch.stack(values).mean()
+
+
+def run(model, config, shift, ids, step_coeff=0.0):
     """What comes out; None: a choice is close, or more experts than the last are never chosen."""
     optimizer = make_optimizer(model)
     coeff = config.get("router_aux_loss_coef", 0.0) if config.get("output_router_logits") else 0.0
@@ -214,10 +227,11 @@ def run(model, config, shift, ids):
     softmax = config["model_type"] not in SIGMOIDS
     for step in range(STEPS):
         optimizer.zero_grad()
-        scores, closest_groups = [], []
+        scores, closest_groups, all_logits = [], [], []
         with contextlib.ExitStack() as hooks:
             for number, router in routers_of(model):
                 def keep(_, inputs, outputs, number=number):
+                    all_logits.append(outputs[0].reshape(-1, outputs[0].shape[-1]))
                     found, closest = choice_scores(model, outputs[0].detach().reshape(-1, outputs[0].shape[-1]), number)
                     scores.append(found)
                     closest_groups.append(closest)
@@ -230,6 +244,8 @@ def run(model, config, shift, ids):
         if softmax and (everywhere != {last} or len(somewhere) > 2):
             return None
         aux = found.aux_loss if softmax else torch.zeros((), dtype=torch.float64)
+        if step_coeff:
+            coeff, aux = step_coeff, switch_of_batch(all_logits, config["num_experts_per_tok"])
         loss = torch.nn.functional.cross_entropy(found.logits.flatten(0, 1), ids[:, 1:].reshape(-1))
         (loss + coeff * aux).backward()
         if step == 0:
@@ -243,7 +259,7 @@ def run(model, config, shift, ids):
     return out
 
 
-def case_of(config, negative):
+def case_of(config, negative=False, step_coeff=0.0):
     check_names(make_model(config))
     with all_in_double():
         model = make_model(config, negative)
@@ -251,7 +267,7 @@ def case_of(config, negative):
         routers = set_routers(model, ids[:, :-1])
         for shift in range(config["vocab_size"]):
             shifted = (ids + shift) % config["vocab_size"]
-            case = run(copy.deepcopy(model), config, shift, shifted)
+            case = run(copy.deepcopy(model), config, shift, shifted, step_coeff)
             if case is not None:
                 return {**case, "routers": routers}
     raise RuntimeError("every shift has a close choice")
@@ -260,12 +276,16 @@ def case_of(config, negative):
 def main():
     transformers.utils.logging.disable_progress_bar()
     head = {"sequences": 2, "adamw": ADAMW, "steps": STEPS, "transformers": transformers.__version__}
-    lines = []
-    for name, config in CASES.items():
-        case = case_of(config, name.endswith(NEGATIVE))
-        print(name, case["shift"], case["losses"], case["balance"], case["norms"], flush=True)
-        lines.append(f'  "{name}": {json.dumps(case, separators=(",", ":"))}')
-    text = json.dumps(head)[:-1] + ', "cases": {\n' + ",\n".join(lines) + "\n}}\n"
+
+    def lines_of(cases):
+        for name, case in cases:
+            print(name, case["shift"], case["losses"], case["balance"], case["norms"], flush=True)
+            yield f'  "{name}": {json.dumps(case, separators=(",", ":"))}'
+
+    lines = lines_of((name, case_of(config, name.endswith(NEGATIVE))) for name, config in CASES.items())
+    text = json.dumps(head)[:-1] + ', "cases": {\n' + ",\n".join(lines)
+    lines = lines_of((name, case_of(config, step_coeff=STEP_COEFF)) for name, config in STEP_CASES.items())
+    text += f'\n}}, "step_coeff": {STEP_COEFF}, "step_cases": {{\n' + ",\n".join(lines) + "\n}}\n"
     path = pathlib.Path(__file__).parent / "fixtures" / "experts.json"
     path.write_text(text)
 

@@ -89,6 +89,7 @@ double ExchangeSizes::packed_bytes(const CollectiveOp& op, std::int64_t rank) co
     case CollectiveKind::eval_sums:
     case CollectiveKind::nonfinite:
     case CollectiveKind::reference:
+    case CollectiveKind::block_sums:
       break;
   }
   TRAIN_CHECK(false, "{} is no all-gather of a training step", op.text(plan_));

@@ -288,6 +288,7 @@ void RankModel::finished(const CollectiveOp& op) {
     case CollectiveKind::eval_sums:
     case CollectiveKind::nonfinite:
     case CollectiveKind::reference:
+    case CollectiveKind::block_sums:
       break;
   }
 }

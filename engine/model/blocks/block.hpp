@@ -58,6 +58,9 @@ class BlockSpec {
   /// forward_kept() writes their sum and count to Lane::block_sums, from the place on that
   /// Workspace::add_sums() gave it. Blocks of one name are one metric.
   [[nodiscard]] virtual std::vector<std::string> sums() const { return {}; }
+  /// True if a lane's training pass reads these sums over all lanes of the step (Lane::step_sums):
+  /// a forward pass of all lanes comes before it.
+  [[nodiscard]] virtual bool reads_step_sums() const { return false; }
   /// How files of a dialect have its parameters and the norms of its branch. Without a rule a
   /// parameter is stored unchanged; in Dialect::gguf it is unknown.
   [[nodiscard]] virtual std::vector<TensorRule> tensor_rules(const ModelSpec& /*model*/,

@@ -96,7 +96,7 @@ std::string_view name_of(BalanceKind kind) {
 }
 
 std::string_view name_of(BalanceScope scope) {
-  constexpr std::array<std::string_view, 3> kNames = {"lane", "sequence", "previous_step"};
+  constexpr std::array<std::string_view, 4> kNames = {"lane", "sequence", "previous_step", "step"};
   return kNames[static_cast<std::size_t>(scope)];
 }
 
@@ -177,12 +177,9 @@ std::string ExpertsSpec::mistake() const {
              "switch";
     }
     by_document = by_document || term.scope == BalanceScope::sequence;
-    if (term.kind != BalanceKind::switch_loss && term.scope == BalanceScope::previous_step) {
-      return fmt::format("balancing loss {} has no scope previous_step; switch has",
-                         name_of(term.kind));
-    }
-    if (term.kind != BalanceKind::switch_loss && term.scope == BalanceScope::sequence) {
-      return fmt::format("balancing loss {} has no scope sequence; switch has", name_of(term.kind));
+    if (term.kind != BalanceKind::switch_loss && term.scope != BalanceScope::lane) {
+      return fmt::format("balancing loss {} has no scope {}; switch has", name_of(term.kind),
+                         name_of(term.scope));
     }
   }
   return pooled && by_document ? "balancing losses hf and switch by sequence exclude each other"
@@ -199,6 +196,11 @@ std::vector<std::string> ExpertsSpec::sums() const {
     names.push_back(fmt::format("expert_load/{}/{}", index, at));
   }
   return names;
+}
+
+bool ExpertsSpec::reads_step_sums() const {
+  return std::ranges::any_of(
+      balance, [](const BalanceTerm& term) { return term.scope == BalanceScope::step; });
 }
 
 std::string ExpertsSpec::map_name(std::int64_t number, const std::string& name) const {
@@ -441,6 +443,9 @@ kernels::BalanceParams ExpertsBlock::balance(const BlockCall& call) const {
   if (previous_load_) {
     params.previous = exact_weights(call.weights, previous_load_->offset);
   }
+  if (call.lane.step_sums != nullptr) {
+    params.whole = call.lane.step_sums + first_sum_ / 2 + spec_.balance.size();
+  }
   return params;
 }
 
@@ -453,8 +458,13 @@ void ExpertsBlock::report_loads(const BlockCall& call) const {
     params.layer_counts = nullptr;  // The last layer reports the loss of all.
     params.layer_probabilities = nullptr;
   }
-  params.values = call.lane.block_sums + first_sum_;
-  params.loads = params.values + 2 * spec_.balance.size();
+  double* values = call.lane.block_sums + first_sum_;
+  params.values = values;
+  params.loads = values + 2 * spec_.balance.size();
+  if (call.lane.sums_alone) {  // Loads that terms read: no term is worth anything yet.
+    params.term_count = 0;
+    params.values = nullptr;
+  }
   kernels_->router_balance(call.stream, params);
 }
 
@@ -470,7 +480,7 @@ void ExpertsBlock::gather(const BlockCall& call, ConstElements x) const {
 void ExpertsBlock::forward_kept(const BlockCall& call, ConstElements x) {
   if (!call.again) {
     route(call, x);
-    if (call.lane.with_gradient) {
+    if (call.lane.with_gradient || call.lane.sums_alone) {
       count_loads(call);
       report_loads(call);
     }

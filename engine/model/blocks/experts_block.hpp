@@ -67,6 +67,7 @@ struct ExpertsSpec final : BlockSpec {
   /// For each balancing loss its value, "balance/<kind>_<scope>"; for each expert its load,
   /// relative to the mean, "expert_load/<index>/<expert>".
   [[nodiscard]] std::vector<std::string> sums() const override;
+  [[nodiscard]] bool reads_step_sums() const override;
   [[nodiscard]] std::vector<TensorRule> tensor_rules(const ModelSpec& model,
                                                      const BranchSpec& branch,
                                                      Dialect dialect) const override;

@@ -45,6 +45,10 @@ struct Lane {
   /// [sum, count] of each of ModelSpec::block_sums(): zeros, which Block::forward_kept() writes
   /// over; nullptr: not requested.
   double* block_sums = nullptr;
+  /// Sums of all lanes of the step, without their counts, in the order of ModelSpec::block_sums();
+  /// nullptr: no block reads them (BlockSpec::reads_step_sums), or this pass finds them.
+  const double* step_sums = nullptr;
+  bool sums_alone = false;  ///< A forward pass for the sake of block_sums that step_sums add up.
   float label_smoothing = 0.0F;  ///< HeadLossParams, as are row_loss and top_k.
   kernels::RowLoss row_loss = kernels::RowLoss::cross_entropy;
   std::int64_t top_k = 0;

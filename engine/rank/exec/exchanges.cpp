@@ -166,6 +166,7 @@ Transfer Exchanges::transfer(const CollectiveOp& op) const {
     case CollectiveKind::eval_sums:
     case CollectiveKind::nonfinite:
     case CollectiveKind::reference:
+    case CollectiveKind::block_sums:
       return transfer_blocks(op);
     case CollectiveKind::gather:
     case CollectiveKind::all_gather:
@@ -231,6 +232,7 @@ void Exchanges::unpack(kernels::Stream& stream, const CollectiveOp& op) {
     case CollectiveKind::eval_sums:
     case CollectiveKind::nonfinite:
     case CollectiveKind::reference:
+    case CollectiveKind::block_sums:
       return;  // Received where they are read.
   }
 }

@@ -36,6 +36,8 @@ void LaneHead::forward(kernels::Stream& stream, const LaneWork& work, const Unit
       return weighting_->keep_as_reference(stream, work, {columns.targets, columns.weights});
     case LossUse::compared:
       return keep_input(stream, work, memory, lane);
+    case LossUse::block_sums:
+      return;
   }
 }
 

@@ -97,6 +97,8 @@ Lane LaneRunner::make_lane(const LaneWork& work, bool makes_loss) const {
           .row_weights = weights_ && !scored ? weights_->device<float>() + first : nullptr,
           .sums = scored ? nullptr : parts_.totals.lanes().sums(work),
           .block_sums = scored ? nullptr : parts_.totals.lanes().block_sums(work),
+          .step_sums = evaluation ? nullptr : parts_.totals.lanes().step_sums(),
+          .sums_alone = work.pass.loss == LossUse::block_sums,
           .label_smoothing = pass.head.label_smoothing,
           .row_loss = makes_loss ? pass.head.row_loss : kernels::RowLoss::cross_entropy,
           .top_k = pass.head.top_k,

@@ -5,8 +5,9 @@
 
 namespace train::engine {
 
-PassList::PassList(const std::vector<Pass>& passes, bool live_reference) {
-  TRAIN_CHECK(!passes.empty(), "a step without a pass");
+PassList::PassList(const std::vector<Pass>& passes, bool live_reference, bool step_sums) {
+  TRAIN_CHECK(!passes.empty() && (!step_sums || passes.size() == 1), "a step of {} passes",
+              passes.size());
   add(kEvaluation);
   add(kScoring);
   PassPlan reference = kReference;
@@ -19,6 +20,9 @@ PassList::PassList(const std::vector<Pass>& passes, bool live_reference) {
                           .loss = LossUse::compared,
                           .frozen = true,
                           .number = number}));
+      }
+      if (step_sums) {
+        to.push_back(add({.name = {"block_sums", "AddBlockSums"}, .loss = LossUse::block_sums}));
       }
       PassPlan plan = plan_of(number);
       plan.number = number;
@@ -45,9 +49,11 @@ PassPlan PassList::add(PassPlan pass) {
   return pass;
 }
 
-PassList pass_list_of(const configs::ObjectiveSection& section) {
-  const auto objective = make_objective(section);
-  return PassList(objective->passes(0), section.reference == "live" && needs_reference(*objective));
+PassList pass_list_of(const RankOptions& options) {
+  const auto objective = make_objective(options.objective);
+  return PassList(objective->passes(0),
+                  options.objective.reference == "live" && needs_reference(*objective),
+                  options.model.reads_step_sums());
 }
 
 }  // namespace train::engine

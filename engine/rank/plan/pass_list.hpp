@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "configs/sections/objective_section.hpp"
 #include "engine/command.hpp"
 #include "engine/objective/pass.hpp"
+#include "engine/rank/plan/rank_options.hpp"
 
 namespace train::engine {
 
@@ -15,8 +15,10 @@ namespace train::engine {
 class PassList {
  public:
   /// Lists the passes of steps with `passes`, one or more. `live_reference`: the frozen copy
-  /// computes the reference's log-probabilities.
-  explicit PassList(const std::vector<Pass>& passes = {Pass{}}, bool live_reference = false);
+  /// computes the reference's log-probabilities. `step_sums`: blocks read sums of the whole step
+  /// (BlockSpec::reads_step_sums); REQUIRES: then there is one pass.
+  explicit PassList(const std::vector<Pass>& passes = {Pass{}}, bool live_reference = false,
+                    bool step_sums = false);
 
   [[nodiscard]] const std::vector<PassPlan>& all() const { return all_; }
   [[nodiscard]] const PassPlan& at(std::int32_t index) const {
@@ -26,7 +28,8 @@ class PassList {
   [[nodiscard]] const PassPlan& scoring() const { return at(kScoring.index); }
   [[nodiscard]] const PassPlan& reference() const { return at(kReference.index); }
   /// The commands of a step, in their order; the last one updates. Before a pass that compares
-  /// comes the frozen copy's forward pass over the same rows.
+  /// comes the frozen copy's forward pass over the same rows, and with sums of the whole step
+  /// before the one pass the forward pass that finds them.
   [[nodiscard]] const std::vector<PassPlan>& step() const { return step_; }
   /// Passes that repeat a step to search for non-finite values.
   [[nodiscard]] const std::vector<PassPlan>& search() const { return search_; }
@@ -37,7 +40,7 @@ class PassList {
   std::vector<PassPlan> all_, step_, search_;
 };
 
-/// The list of a run with this objective. REQUIRES: a validated section.
-[[nodiscard]] PassList pass_list_of(const configs::ObjectiveSection& section);
+/// The list of a run with these options. REQUIRES: plan_of(options) is not an error.
+[[nodiscard]] PassList pass_list_of(const RankOptions& options);
 
 }  // namespace train::engine

@@ -210,6 +210,7 @@ RankLayout::RankLayout(const ShardPlan& plan, const RankOptions& options)
   const auto objective = make_objective(options.objective);
   lane_slot_bytes_ = lane_bytes(options, *objective);
   block_sums_ = options.model.block_sums().size();
+  reads_step_sums_ = options.model.reads_step_sums();
   lane_doubles_ = lane_doubles_of(*objective, block_sums_);
   several_passes_ = objective->several_passes();
   reads_first_weights_ = objective->reads_first_weights();
@@ -446,6 +447,7 @@ StagedOp RankLayout::staged(const CollectiveOp& op, bool smaller) const {
       return staged_broadcast(op);
     case CollectiveKind::loss_and_norm:
     case CollectiveKind::eval_sums:
+    case CollectiveKind::block_sums:
     case CollectiveKind::nonfinite:
     case CollectiveKind::reference:
       break;
@@ -631,7 +633,7 @@ MemoryPlan RankLayout::memory() const {
       floats(sum_scratch_elements());
   memory.buffers_bytes =
       lane_slot_bytes_ + scored_bytes_ + bytes_of(step_block(ranks_), sizeof(double)) +
-      bytes_of(eval_block(ranks_) * lane_doubles_, sizeof(double)) +
+      bytes_of(eval_block(ranks_) * lane_doubles_, sizeof(double)) + step_sums() * sizeof(double) +
       bytes_of(lane_block(ranks_), 2 * plan_->unit_count() * sizeof(std::int64_t)) +
       bytes_of(norm_rows(), sizeof(double)) + bytes_of(rounding_elements(), sizeof(std::uint16_t)) +
       optimizer_scratch_bytes() + bytes_of(optimizer_sums(), sizeof(double)) +

@@ -207,6 +207,8 @@ class RankLayout {
   [[nodiscard]] std::int64_t lane_doubles() const { return lane_doubles_; }
   /// Sums of blocks that end them, a MetricSum each.
   [[nodiscard]] std::size_t block_sums() const { return block_sums_; }
+  /// Sums over all lanes of a step that blocks read: these, or 0.
+  [[nodiscard]] std::size_t step_sums() const { return reads_step_sums_ ? block_sums_ : 0; }
 
   /// Bytes of the gradient of a group as its strategy keeps it (MemoryPlan::gradients_bytes).
   [[nodiscard]] std::size_t gradient_bytes(std::size_t group) const;
@@ -259,6 +261,7 @@ class RankLayout {
   std::size_t scored_bytes_ = 0;  // Log-probabilities of a scored lane.
   std::int64_t lane_doubles_ = 0;
   std::size_t block_sums_ = 0;
+  bool reads_step_sums_ = false;
   std::vector<GroupLayout> groups_;
   std::int64_t gather_elements_ = 0, gather_buffers_ = 0;
   std::int64_t gradient_buffer_elements_ = 0, gradient_buffer_count_ = 0;

@@ -182,8 +182,19 @@ Status check_lora(const RankOptions& options) {
   return {};
 }
 
-/// Error (user): counts of the step before, where a step has several passes.
+Error several_passes(const RankOptions& options, const char* key) {
+  return user_error(
+      fmt::format("{} reads the loads of a step, but a step of objective.name = \"{}\" has several "
+                  "passes; balance by \"switch:lane:0.01\" in model.balance instead",
+                  key, options.objective.name));
+}
+
+/// Error (user): counts of this step or the one before, where a step has several passes.
 Status check_tallies(const RankOptions& options, const std::vector<UnitParameters>& units) {
+  const bool several = make_objective(options.objective)->several_passes();
+  if (several && options.model.reads_step_sums()) {
+    return several_passes(options, "model.balance");
+  }
   for (const UnitParameters& unit : units) {
     for (const Parameter& parameter : unit.parameters) {
       if (parameter.balances && parameter.tally_rate != 0.0 && !parameter.frozen &&
@@ -193,14 +204,9 @@ Status check_tallies(const RankOptions& options, const std::vector<UnitParameter
             "it at \"fp32\", or give model.router_bias_rate = 0");
       }
       const bool counts = parameter.unpublished() || parameter.tally_rate != 0.0;
-      if (parameter.tallied && counts && !parameter.frozen &&
-          make_objective(options.objective)->several_passes()) {
-        return user_error(
-            fmt::format("{} reads the loads of a step, but a step of objective.name = \"{}\" has "
-                        "several passes; "
-                        "balance by \"switch:lane:0.01\" in model.balance instead",
-                        parameter.balances ? "model.router_bias_rate" : "model.balance",
-                        options.objective.name));
+      if (parameter.tallied && counts && !parameter.frozen && several) {
+        return several_passes(options,
+                              parameter.balances ? "model.router_bias_rate" : "model.balance");
       }
     }
   }

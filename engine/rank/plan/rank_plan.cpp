@@ -31,7 +31,7 @@ RankPlan::RankPlan(const kernels::KernelTable& kernels, const RankOptions& optio
       objective_(make_objective(options_.objective)),
       plan_(plan_or_check(options_)),
       layout_(plan_, options_),
-      passes_(pass_list_of(options_.objective)) {
+      passes_(pass_list_of(options_)) {
   const std::vector<Pass> passes = objective_->passes(0);
   for (const PassPlan& plan : passes_.all()) {
     schedules_.emplace_back(plan_, plan);

@@ -177,6 +177,27 @@ TEST_CASE("pass list: an index names its entry, of one pass as of several, and o
   CHECK(several.step()[1].number == several.step()[2].number);
 }
 
+TEST_CASE("pass list: what blocks read of the whole step is found before the pass, on all ranks",
+          "[engine][collective][pass_list][EX-2]") {
+  const PassList passes({Pass{}}, /*live_reference=*/false, /*step_sums=*/true);
+  for (const std::vector<PassPlan>& of : {passes.step(), passes.search()}) {
+    REQUIRE(of.size() == 2);
+    CHECK(of[0].loss == LossUse::block_sums);
+    CHECK_FALSE(of[0].has_backward());
+    CHECK_FALSE(of[0].frozen);
+    CHECK(of[0].rows == LaneRows::training);
+    CHECK(of[1].has_backward());
+  }
+  CHECK_THROWS_AS(PassList({Pass{}, Pass{}}, false, /*step_sums=*/true), CheckFailed);
+  const ShardPlan full = plan_with(small_options("full"));
+  const PassPlan& pass = passes.step().front();
+  CHECK(texts(full, pass, Channel::gather) ==
+        "gather of embedding, reservation 0; gather of block 0, reservation 1; gather of head, "
+        "reservation 2; ");
+  CHECK(texts(full, pass, Channel::reduce).empty());
+  CHECK(texts(full, pass, Channel::control) == "block sums; ");
+}
+
 TEST_CASE("collective schedule: a group is reduced when its lowest unit is done",
           "[engine][collective][EX-2]") {
   ShardPlan::Options options = small_options("full");

@@ -50,6 +50,7 @@ TEST_CASE("balance: terms are a kind, a scope and a coefficient", "[engine][bala
   CHECK((*terms)[2].scope == BalanceScope::lane);
   CHECK((*terms)[2].coeff == 2.0F);
   CHECK(parse_balance(Texts{"hf:lane:1"})->front().kind == BalanceKind::hf);
+  CHECK(parse_balance(Texts{"switch:step:1"})->front().scope == BalanceScope::step);
   CHECK(parse_balance(Texts{"none"})->empty());
   CHECK(parse_balance(Texts{"switch:0.01", "none"}).error().message ==
         "model.balance has \"none\": it stands alone, for no loss; leave it out beside others");
@@ -61,7 +62,7 @@ TEST_CASE("balance: what no term is and what does not go together is named", "[e
     INFO(refusal_of(texts));
     CHECK(refusal_of(texts).find(part) != std::string::npos);
   };
-  for (const char* text : {"switch", "switch:", "even:0.1", "switch:step:0.1", ":0.1", "",
+  for (const char* text : {"switch", "switch:", "even:0.1", "switch:next_step:0.1", ":0.1", "",
                            "switch:lane:0.1:2", "lane:switch:0.1"}) {
     CAPTURE(text);
     CHECK(refusal_of({text}) != "accepted");
@@ -73,6 +74,7 @@ TEST_CASE("balance: what no term is and what does not go together is named", "[e
   }
   has({"hf:sequence:0.1"}, "hf is of a lane alone");
   has({"z:previous_step:0.1"}, "z is of a lane alone");
+  has({"hf:step:0.1"}, "hf is of a lane alone");
   has({"switch:0.1", "switch:lane:0.2"}, "the same term already");
   has({"switch:sequence:0.1", "hf:0.1"}, "does not go with terms by sequences");
   has({"none", "z:1"}, "\"none\"");

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "engine/model/model.hpp"
+#include "engine/rank/exec/rank_memory.hpp"
 #include "engine/rank/plan/rank_options.hpp"
 #include "kernels/head/log_probs.hpp"
 #include "tests/engine/model/layer_runs.hpp"
@@ -231,14 +232,16 @@ TEST_CASE("experts: neither ranks nor what is computed again show", "[engine][ex
   check_same_anywhere(options_of(plain_model()));
 }
 
-TEST_CASE(
-    "experts: balancing by the step before, by lanes and by documents has the same bits "
-    "anywhere",
-    "[engine][experts][P1]") {
+TEST_CASE("experts: balancing by steps, by lanes and by documents has the same bits anywhere",
+          "[engine][experts][P1]") {
   const std::vector<std::vector<kernels::BalanceTerm>> cases = {
       {{BalanceKind::switch_loss, BalanceScope::previous_step, 0.05F}},
       {{BalanceKind::hf, BalanceScope::lane, 0.05F}, {BalanceKind::z, BalanceScope::lane, 0.01F}},
-      {{BalanceKind::switch_loss, BalanceScope::sequence, 0.05F}}};
+      {{BalanceKind::switch_loss, BalanceScope::sequence, 0.05F}},
+      {{BalanceKind::switch_loss, BalanceScope::step, 0.05F}},
+      {{BalanceKind::z, BalanceScope::lane, 0.01F},
+       {BalanceKind::switch_loss, BalanceScope::previous_step, 0.05F},
+       {BalanceKind::switch_loss, BalanceScope::step, 0.05F}}};
   for (const auto& terms : cases) {
     CAPTURE(static_cast<int>(terms.front().scope));
     const Options options = options_of(balanced_model(terms));
@@ -264,6 +267,38 @@ TEST_CASE("experts: the loads of all lanes are reported, and their mean is 1",
   CHECK(metric(model, trace, "balance/switch_lane") == Approx(1.0).epsilon(0.5));
   CHECK(metric(model, trace, "balance/hf_lane") ==
         Approx(static_cast<double>(kSlots)).epsilon(0.5));
+}
+
+TEST_CASE("experts: of a step of one lane, the whole step's loads are the lane's",
+          "[engine][experts]") {
+  const auto trace_of = [](BalanceScope scope, std::int64_t lanes) {
+    Options options = options_of(balanced_model({{BalanceKind::switch_loss, scope, 0.05F}}));
+    options.batch.lanes = lanes;
+    return run(options);
+  };
+  CHECK(trace_of(BalanceScope::step, 1) == trace_of(BalanceScope::lane, 1));
+  CHECK(trace_of(BalanceScope::step, 4).digests != trace_of(BalanceScope::lane, 4).digests);
+}
+
+TEST_CASE("experts: the whole step's loads are counted for the steps that read them alone",
+          "[engine][experts]") {
+  Options options =
+      options_of(balanced_model({{BalanceKind::switch_loss, BalanceScope::step, 0.05F}}));
+  const auto stream = kernels::make_inline_stream(1);
+  WorldStep world(kernels::cpu_backend(), options);
+  (void)world.run(*stream, 0, testing::repeating_text(options));
+  const double* sums = world.rank(0).totals().lanes().step_sums();
+  REQUIRE(sums != nullptr);
+  const double rows =
+      static_cast<double>(options.batch.lanes * options.batch.micro_batch * options.seq_len);
+  for (int layer = 0; layer < 2; ++layer) {
+    const double* loads = sums + layer * (1 + kExperts) + 1;
+    CHECK(std::accumulate(loads, loads + kExperts, 0.0) == static_cast<double>(kSlots) * rows);
+    CHECK(sums[layer * (1 + kExperts)] == 0.0);  // No term is worth anything before the counts.
+  }
+  CHECK(world.rank(0).allocated() == plan_memory(world.rank(0).options()));
+  WorldStep plain(kernels::cpu_backend(), options_of(plain_model()));
+  CHECK(plain.rank(0).totals().lanes().step_sums() == nullptr);
 }
 
 TEST_CASE("experts: balancing by the step before evens the loads out", "[engine][experts]") {

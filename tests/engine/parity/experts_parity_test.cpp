@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/model/balance.hpp"
 #include "engine/model/blocks/experts_block.hpp"
 #include "tests/engine/parity/expert_models.hpp"
 #include "tests/engine/parity/published_models.hpp"
@@ -27,13 +28,19 @@ using testing::kSummaryTolerance;
 using testing::token_of;
 using testing::tokens_of;
 
-void fill_all(const WorldStep& step, const Json& entry) {
-  for (const UnitParameters& unit : step.rank(0).plan().units()) {
+void fill(const RankEngine& rank, const Json& entry) {
+  for (const UnitParameters& unit : rank.plan().units()) {
     for (const Parameter& parameter : unit.parameters) {
       if (!parameter.unpublished()) {
-        fill_experts(entry, parameter, testing::state_of(step.rank(0), "model." + parameter.name));
+        fill_experts(entry, parameter, testing::state_of(rank, "model." + parameter.name));
       }
     }
+  }
+}
+
+void fill_all(const WorldStep& step, const Json& entry) {
+  for (std::int64_t rank = 0; rank < step.rank(0).plan().ranks(); ++rank) {
+    fill(step.rank(rank), entry);
   }
 }
 
@@ -128,6 +135,45 @@ TEST_CASE("experts parity: five clipped AdamW steps of every family are transfor
     const Json& summary = entry.at("weights").at(shard.name);
     check_summary(shard.name, testing::state_of(step.rank(0), "model." + shard.name), summary,
                   kSummaryTolerance * summary.at(0).get<double>());
+  }
+}
+
+TEST_CASE("experts parity: balancing by the loads of the whole step is torch's of the whole batch",
+          "[engine][experts_parity]") {
+  const auto& cases = testing::expert_models().at("step_cases").items();
+  for (const auto& [name, entry] : cases) {
+    for (const std::int64_t ranks : {1, 2}) {
+      CAPTURE(name, ranks);
+      WorldStep::Options options = testing::published_options(entry);
+      options.batch.lanes = options.batch.micro_batch;  // A sequence each, with loads of its own.
+      options.batch.micro_batch = 1;
+      options.parallel.ranks = ranks;
+      const auto coeff = testing::expert_models().at("step_coeff").get<float>();
+      REQUIRE(set_balance({{.scope = kernels::BalanceScope::step, .coeff = coeff}}, options.model));
+      const auto lanes = [&entry = entry](std::int64_t, std::int64_t lane, std::int32_t* tokens,
+                                          std::int32_t* targets) {
+        const auto length = entry.at("length").get<std::int64_t>();
+        for (std::int64_t row = 0; row < length; ++row) {
+          tokens[row] = token_of(entry, lane * length + row, 0);
+          targets[row] = token_of(entry, lane * length + row, 1);
+        }
+      };
+      const auto stream = kernels::make_inline_stream(1);
+      WorldStep step(kernels::cpu_backend(), options);
+      fill_all(step, entry);
+      for (std::int64_t s = 0; s < testing::expert_models().at("steps").get<std::int64_t>(); ++s) {
+        const StepResult result = step.run(*stream, s, WorldStep::ReadLane(lanes));
+        const auto wanted = [&entry = entry, at = static_cast<std::size_t>(s)](const char* what) {
+          return Approx(entry.at(what)[at].get<double>()).epsilon(kSummaryTolerance);
+        };
+        CHECK(result.loss == wanted("losses"));
+        CHECK(result.metrics.front() == wanted("balance"));
+        CHECK(result.grad_norm == wanted("norms"));
+        if (s == 0 && ranks == 1) {
+          check_gradients(step, entry.at("gradients"));
+        }
+      }
+    }
   }
 }
 

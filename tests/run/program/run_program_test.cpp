@@ -19,6 +19,7 @@ const engine::PassList kOnePass;
 const engine::PassList kTwoPasses = list_of(engine::Compared::nothing, engine::Compared::nothing);
 const engine::PassList kSecondCompared =
     list_of(engine::Compared::nothing, engine::Compared::head_inputs);
+const engine::PassList kCounted({engine::Pass{}}, false, /*step_sums=*/true);
 const engine::PassList kBothCompared =
     list_of(engine::Compared::layer_outputs, engine::Compared::head_inputs);
 
@@ -26,7 +27,7 @@ std::string name_of(const Command& command, const engine::PassList& passes) {
   static const std::map<std::string_view, const char*> kNames = {
       {"train_step", "train"},    {"evaluate", "eval"},     {"find_nonfinite", "find"},
       {"reference", "reference"}, {"gradient", "gradient"}, {"find_nonfinite_first", "find-first"},
-      {"score", "answer"}};
+      {"score", "answer"},        {"block_sums", "count"}};
   return command.kind == engine::CommandKind::pass ? kNames.at(passes.at(command.pass).name.trace)
          : command.kind == engine::CommandKind::snapshot ? "save"
                                                          : "stop";
@@ -57,6 +58,21 @@ TEST_CASE("a run evaluates and saves at its intervals and at the end", "[run][EX
         "eval0 train0 train1 eval2 save2 train2 train3 eval4 save4 stop4");
   CHECK(all({.total_steps = 2}) == "train0 train1 save2 stop2");
   CHECK(all({.total_steps = 0}) == "stop0");
+}
+
+TEST_CASE("a run counts a step before it takes it, and before it searches it", "[run][EX-1]") {
+  const RunProgram::Options options{
+      .total_steps = 3, .passes = kCounted, .eval_interval = 2, .checkpoint_interval = 2};
+  CHECK(all(options) ==
+        "eval0 count0 train0 count1 train1 eval2 save2 count2 train2 eval3 save3 stop3");
+  RunProgram stopped(options);
+  CHECK(take(stopped, 2, kCounted) == "eval0 count0");
+  stopped.stop_early();
+  CHECK(take(stopped, 100, kCounted) == "train0 save1 stop1");
+  RunProgram lost(options);
+  CHECK(take(lost, 3, kCounted) == "eval0 count0 train0");
+  lost.stop_nonfinite(0);
+  CHECK(take(lost, 100, kCounted) == "count0 find0 stop1");
 }
 
 TEST_CASE("a run answers its questions at an interval of their own and at the end", "[run][EX-1]") {

@@ -170,7 +170,7 @@ StepResult WorldStep::run_passes(kernels::Stream& stream, std::int64_t step,
   for (const PassPlan& pass : ranks_.front()->rank_plan().passes().step()) {
     if (pass.loss == LossUse::compared) {
       compute_reference(stream, pass, step, streams.at(pass.number));
-    } else if (!pass.updates()) {
+    } else if (pass.reduces() && !pass.updates()) {
       keep_gradient(stream, pass, step, streams.at(pass.number));
     }
   }
@@ -189,8 +189,25 @@ void WorldStep::keep_gradient(kernels::Stream& stream, const PassPlan& pass, std
   stream.synchronize();  // No work reads the slots any more.
 }
 
+void WorldStep::add_block_sums(kernels::Stream& stream, const PassPlan& pass, std::int64_t step,
+                               const FillLane& fill_lane) {
+  Loop loop(ranks_, stream, pass);
+  loop.run_lanes(step, fill_lane);
+  loop.exchange(CollectiveKind::block_sums);
+  for (const auto& rank : ranks_) {
+    rank->totals().lanes().add_step_sums(stream);
+  }
+  stream.synchronize();  // No work reads the slots any more.
+}
+
 StepResult WorldStep::run(kernels::Stream& stream, std::int64_t step, const FillLane& fill_lane) {
-  const PassPlan& pass = ranks_.front()->rank_plan().passes().step().back();
+  const std::vector<PassPlan>& passes = ranks_.front()->rank_plan().passes().step();
+  for (const PassPlan& before : passes) {
+    if (before.loss == LossUse::block_sums) {
+      add_block_sums(stream, before, step, fill_lane);
+    }
+  }
+  const PassPlan& pass = passes.back();
   Loop loop(ranks_, stream, pass);
   loop.run_lanes(step, fill_lane);
 

@@ -58,6 +58,8 @@ class WorldStep {
                      const FillLane& fill_lane);
   void compute_reference(kernels::Stream& stream, const PassPlan& pass, std::int64_t step,
                          const FillLane& fill_lane);
+  void add_block_sums(kernels::Stream& stream, const PassPlan& pass, std::int64_t step,
+                      const FillLane& fill_lane);
   void finish_gradients(kernels::Stream& stream, const LaneWork& work);
 
   std::vector<std::unique_ptr<RankEngine>> ranks_;

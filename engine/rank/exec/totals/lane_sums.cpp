@@ -26,6 +26,7 @@ LaneSums::LaneSums(const RankPlan& rank, const HostDeviceBuffer& step_sums)
                  bytes_of(rank.layout().eval_block(rank.ranks()) * rank.layout().lane_doubles(),
                           sizeof(double)),
                  "evaluation loss sums"),
+      step_totals_(rank.kernels(), rank.layout().step_sums() * sizeof(double), "step sums"),
       unread_(sizeof(kernels::LossSums), "unread sums", rank.device().memory) {
   place_lanes();
   const std::vector<std::string> metrics = block_metrics(rank.options().model);
@@ -87,7 +88,8 @@ LaneSums::Outcome LaneSums::whole_outcome(bool evaluation, std::int64_t lane) co
 
 double* LaneSums::block_sums(const LaneWork& work) const {
   const auto count = static_cast<std::int64_t>(2 * rank_->layout().block_sums());
-  const bool counts = work.pass.evaluates() || work.pass.has_backward();
+  const bool counts =
+      work.pass.evaluates() || work.pass.has_backward() || work.pass.loss == LossUse::block_sums;
   return count == 0 || !counts
              ? nullptr
              : reinterpret_cast<double*>(sums(work)) + rank_->layout().lane_doubles() - count;
@@ -104,6 +106,34 @@ void LaneSums::blocks_summed(kernels::Stream& stream, const LaneWork& work) cons
   if (const double* sums = block_sums(work)) {
     buffer_of(work).to_host(stream, sums, 2 * rank_->layout().block_sums());
   }
+}
+
+const double* LaneSums::step_sums() const {
+  return rank_->layout().step_sums() == 0 ? nullptr : step_totals_.device<double>();
+}
+
+void LaneSums::add_step_sums(kernels::Stream& stream) const {
+  const std::size_t count = rank_->layout().step_sums();
+  auto* totals = step_totals_.host<double>();
+  stream.enqueue([this, totals, count] {
+    std::vector<double> values(static_cast<std::size_t>(lanes(/*evaluation=*/false)));
+    for (std::size_t i = 0; i < count; ++i) {
+      for (std::size_t lane = 0; lane < values.size(); ++lane) {
+        const Outcome whole = whole_outcome(/*evaluation=*/false, static_cast<std::int64_t>(lane));
+        values[lane] = whole.metrics.last(count)[i].sum;
+      }
+      totals[i] = tree_sum(values.data(), std::ssize(values));
+    }
+  });
+  step_totals_.to_device(stream, totals, count);
+}
+
+std::span<std::byte> LaneSums::step_lanes_block(std::int64_t rank) const {
+  const RankLayout& layout = rank_->layout();
+  const std::int64_t first = layout.step_block(rank) + layout.norm_count(rank);
+  const std::int64_t lanes = layout.lane_block(rank + 1) - layout.lane_block(rank);
+  return {step_sums_->host<std::byte>() + bytes_of(first, sizeof(double)),
+          bytes_of(lanes * layout.lane_doubles(), sizeof(double))};
 }
 
 std::span<std::byte> LaneSums::eval_block(std::int64_t rank) const {

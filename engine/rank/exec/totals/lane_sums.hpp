@@ -20,7 +20,8 @@ namespace train::engine {
 /// lanes of all ranks.
 ///
 /// Threading: calls that take a stream only enqueue; others in stream order. Ownership: owns the
-/// sums of evaluations; borrows the plan and the buffer of a step's sums.
+/// sums of evaluations and those that blocks read; borrows the plan and the buffer of a step's
+/// sums.
 class LaneSums {
  public:
   /// `step_sums`: the exchanged blocks of a step (RankLayout::step_block), of all ranks.
@@ -36,6 +37,11 @@ class LaneSums {
   /// Enqueue that these are zeros, and that the host sees them, which are complete.
   void clear_block_sums(kernels::Stream& stream, const LaneWork& work) const;
   void blocks_summed(kernels::Stream& stream, const LaneWork& work) const;
+  /// The blocks' sums over all lanes of a step, as Lane::step_sums has them; nullptr: no block
+  /// reads them.
+  [[nodiscard]] const double* step_sums() const;
+  /// Enqueues that these are what CollectiveKind::block_sums brought, until it is called again.
+  void add_step_sums(kernels::Stream& stream) const;
   /// Memory of the host where a lane's sums and metrics are put by work on the compute stream: what
   /// summed() brings there, of an objective whose weighting() makes them itself.
   struct Outcome {
@@ -48,7 +54,12 @@ class LaneSums {
 
   /// The block of `rank` in CollectiveKind::eval_sums: memory of the host.
   [[nodiscard]] std::span<std::byte> eval_block(std::int64_t rank) const;
-  [[nodiscard]] std::size_t eval_bytes() const { return eval_sums_.size_bytes(); }
+  /// The block of `rank` in CollectiveKind::block_sums, likewise.
+  [[nodiscard]] std::span<std::byte> step_lanes_block(std::int64_t rank) const;
+  /// Bytes that it owns of sums.
+  [[nodiscard]] std::size_t size_bytes() const {
+    return eval_sums_.size_bytes() + step_totals_.size_bytes();
+  }
 
   /// One field over all lanes of a step or of an evaluation.
   [[nodiscard]] double total(bool evaluation, double kernels::LossSums::*field) const;
@@ -75,6 +86,7 @@ class LaneSums {
   // Exchanged blocks of all ranks, one after the other. The host's copy is whole, the device's
   // holds this rank's block alone.
   HostDeviceBuffer eval_sums_;
+  HostDeviceBuffer step_totals_;                           // [RankLayout::step_sums].
   std::vector<std::int64_t> step_sums_at_, eval_sums_at_;  // By lane.
   kernels::Buffer unread_;
   std::vector<std::size_t> block_metric_of_;  // By place in ModelSpec::block_sums().

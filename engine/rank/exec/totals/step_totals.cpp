@@ -47,6 +47,9 @@ std::span<std::byte> StepTotals::block(CollectiveKind kind, std::int64_t rank) c
   if (kind == CollectiveKind::eval_sums) {
     return lanes_.eval_block(rank);
   }
+  if (kind == CollectiveKind::block_sums) {
+    return lanes_.step_lanes_block(rank);
+  }
   if (kind != CollectiveKind::loss_and_norm) {
     return nonfinite_.block(rank);
   }
@@ -111,7 +114,7 @@ StepResult StepTotals::step_result(std::int64_t step) const {
 bool StepTotals::nonfinite() const { return results().guard.nonfinite != 0; }
 
 void StepTotals::add_allocated(MemoryPlan& memory) const {
-  memory.buffers_bytes += step_sums_.size_bytes() + lanes_.eval_bytes() + nonfinite_.size_bytes() +
+  memory.buffers_bytes += step_sums_.size_bytes() + lanes_.size_bytes() + nonfinite_.size_bytes() +
                           row_sums_.size_bytes() + (passes_ ? passes_->size_bytes() : 0);
 }
 

@@ -43,7 +43,7 @@ class StepTotals {
   void add_pass_norms(kernels::Stream& stream, std::size_t group,
                       const float* gradient) const;  ///< Those of PassTotals::norms().
 
-  /// The block of `rank` in loss_and_norm, eval_sums or nonfinite: memory of the host.
+  /// The block of `rank` in loss_and_norm, eval_sums, block_sums or nonfinite: memory of the host.
   [[nodiscard]] std::span<std::byte> block(CollectiveKind kind, std::int64_t rank) const;
 
   /// After loss_and_norm of step `step` (from 0): enqueues loss, global norm, clip scale and the
