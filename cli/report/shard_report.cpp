@@ -159,8 +159,10 @@ struct Planned {
   ShardPlan plan;
 };
 
-/// Options with one strategy for the whole run, and their plan; conflicting options are reset.
-Planned with_strategy(EngineOptions options, const std::string& strategy) {
+/// Options with one strategy for the whole run, and their plan of `units`; conflicting options are
+/// reset.
+Planned with_strategy(EngineOptions options, const std::vector<engine::UnitParameters>& units,
+                      const std::string& strategy) {
   configs::ParallelSection& parallel = options.parallel;
   parallel.strategy = strategy;
   parallel.strategy_by_unit.clear();
@@ -168,14 +170,14 @@ Planned with_strategy(EngineOptions options, const std::string& strategy) {
   if (parallel.group < 1 || parallel.ranks % parallel.group != 0) {
     parallel.group = largest_proper_divisor(parallel.ranks);
   }
-  auto plan = engine::plan_of(options);
+  auto plan = engine::plan_of(options, units);
   if (!plan) {
     parallel.reshard = "after_forward";
-    plan = engine::plan_of(options);
+    plan = engine::plan_of(options, units);
   }
   if (!plan) {
     parallel.sync = "every_lane";  // Fits every batch.radix.
-    plan = engine::plan_of(options);
+    plan = engine::plan_of(options, units);
   }
   return {std::move(options), std::move(plan).value()};
 }
@@ -188,7 +190,7 @@ std::vector<Cost> costs_of(const RunPlan& run, const EngineOptions& options,
   }
   for (const std::string& strategy :
        configs::split_choices(*configs::find_field("parallel.strategy"))) {
-    const Planned changed = with_strategy(options, strategy);
+    const Planned changed = with_strategy(options, plan.units(), strategy);
     const configs::ParallelSection& parallel = changed.options.parallel;
     costs.push_back(
         cost_of(parallel.strategy == "hybrid" ? fmt::format("hybrid {}", parallel.group) : strategy,

@@ -371,9 +371,15 @@ Part ShardPlan::state_part(std::size_t group, std::int64_t rank) const {
   return cut(group, parts, rank % parts);
 }
 
-Part ShardPlan::reduce_part(std::size_t group, std::int64_t rank) const {
+RowCut ShardPlan::reduce_cut(std::size_t group, std::int64_t rank) const {
   const std::int64_t parts = groups_[group].state_parts;
-  return cut(group, parts, rank % parts, ranks() / parts, rank / parts);
+  return {
+      .parts = parts, .part = rank % parts, .fine_parts = ranks() / parts, .fine = rank / parts};
+}
+
+Part ShardPlan::reduce_part(std::size_t group, std::int64_t rank) const {
+  const RowCut at = reduce_cut(group, rank);
+  return cut(group, at.parts, at.part, at.fine_parts, at.fine);
 }
 
 std::vector<std::int64_t> ShardPlan::weight_peers(std::size_t group, std::int64_t rank) const {

@@ -35,6 +35,11 @@ struct Part {
   std::int64_t element_count = 0;  ///< Size of the packed buffer, padding included.
 };
 
+/// One part of rows cut into `parts`, or its cut `fine` of `fine_parts`.
+struct RowCut {
+  std::int64_t parts = 1, part = 0, fine_parts = 1, fine = 0;
+};
+
 /// In ShardGroup::owners: no rank owns the parameter, its rows are split evenly.
 inline constexpr std::int64_t kCutByRows = -1;
 
@@ -107,6 +112,8 @@ class ShardPlan {
   [[nodiscard]] Part weight_part(std::size_t group, std::int64_t rank) const;
   [[nodiscard]] Part state_part(std::size_t group, std::int64_t rank) const;
   [[nodiscard]] Part reduce_part(std::size_t group, std::int64_t rank) const;
+  /// The cut whose rows are reduce_part().
+  [[nodiscard]] RowCut reduce_cut(std::size_t group, std::int64_t rank) const;
   /// Part `part` of the group's rows cut into `parts` (then its cut `fine` of `fine_parts`).
   [[nodiscard]] Part cut(std::size_t group, std::int64_t parts, std::int64_t part,
                          std::int64_t fine_parts = 1, std::int64_t fine = 0) const;
@@ -185,11 +192,6 @@ class ShardPlan {
 /// than the mean and one parameter, where every group is split over all ranks.
 void assign_owners(std::vector<ShardGroup>& groups, const std::vector<std::string>& whole,
                    std::int64_t ranks);
-
-/// One part of rows cut into `parts`, or its cut `fine` of `fine_parts`.
-struct RowCut {
-  std::int64_t parts = 1, part = 0, fine_parts = 1, fine = 0;
-};
 
 /// First row and end of the cut's share of a parameter's `rows` (ShardGroup::owners).
 [[nodiscard]] std::pair<std::int64_t, std::int64_t> rows_of_cut(std::int64_t rows,

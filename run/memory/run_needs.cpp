@@ -26,10 +26,13 @@ std::uint64_t transfer_copies(const engine::RankLayout& layout) {
 /// Bytes of the largest tensor's rows in a rank's shard.
 std::uint64_t largest_rows(const engine::ShardPlan& plan, std::int64_t rank) {
   std::int64_t largest = 0;
-  for (std::size_t group = 0; group < plan.groups().size(); ++group) {
-    const engine::Part part = plan.reduce_part(group, rank);
-    for (const engine::Segment& segment : part.segments) {
-      largest = std::max(largest, segment.count);
+  for (std::size_t index = 0; index < plan.groups().size(); ++index) {
+    const engine::ShardGroup& group = plan.groups()[index];
+    const engine::RowCut cut = plan.reduce_cut(index, rank);
+    for (std::size_t i = 0; i < group.parameters.size(); ++i) {
+      const engine::Parameter& parameter = group.parameters[i];
+      const auto [first, end] = engine::rows_of_cut(parameter.rows(), group.owners[i], cut);
+      largest = std::max(largest, (end - first) * parameter.cols());
     }
   }
   return static_cast<std::uint64_t>(largest) * sizeof(float);
@@ -77,7 +80,7 @@ RunNeeds needs_of(const RunPlan& run, const engine::RankOptions& options,
   const configs::RunConfig& config = run.config;
   const auto optimizer = engine::optimizer_of(options);
   const bool processes = in_processes(config.parallel, run.separate_processes);
-  const engine::RankLayout of_options(plan, options);
+  engine::RankLayout layout(plan, options);
   RunNeeds needs;
   needs.has_device = config.runtime.device != "cpu";
   std::int64_t fullest = 0;
@@ -87,7 +90,7 @@ RunNeeds needs_of(const RunPlan& run, const engine::RankOptions& options,
   for (const std::int64_t rank : measured_ranks(plan.ranks())) {
     engine::RankOptions of_rank = options;
     of_rank.rank = rank;
-    const engine::RankLayout layout = of_options.of_rank(rank);
+    layout.move_to(rank);
     if (visit) {
       visit(plan, layout);
     }
@@ -106,7 +109,8 @@ RunNeeds needs_of(const RunPlan& run, const engine::RankOptions& options,
     largest = std::max(largest, largest_rows(plan, rank));
     share = std::max(share, engine::node_bytes(plan, *optimizer, rank, node));
   }
-  needs.engine.activations_bytes = engine::plan_activations(of_options.of_rank(fullest), options);
+  layout.move_to(fullest);
+  needs.engine.activations_bytes = engine::plan_activations(layout, options);
   if (needs.has_device) {
     leave_to_host(needs);
   }

@@ -232,7 +232,7 @@ ExpertsBlock::ExpertsBlock(const BlockContext& context, const ExpertsSpec& spec,
       map->add(context, spec.map_name(expert, *name));
     }
   }
-  for (std::int64_t expert = 0; expert < spec.experts; ++expert) {
+  for (std::int64_t expert = 0; expert < spec.experts && context.lora.rank > 0; ++expert) {
     for (const auto& [map, name] : maps) {
       map->add_adapter(context, spec.map_name(expert, *name));
     }

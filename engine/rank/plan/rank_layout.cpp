@@ -219,11 +219,9 @@ RankLayout::RankLayout(const ShardPlan& plan, const RankOptions& options)
   make_groups();
 }
 
-RankLayout RankLayout::of_rank(std::int64_t rank) const {
-  RankLayout other = *this;
-  other.rank_ = rank;
-  other.make_groups();
-  return other;
+void RankLayout::move_to(std::int64_t rank) {
+  rank_ = rank;
+  make_groups();
 }
 
 void RankLayout::make_groups() {
@@ -245,7 +243,9 @@ GroupLayout RankLayout::make_group(std::size_t index, std::int64_t own_buffers) 
   GroupLayout layout;
   layout.rows = plan_->state_part(index, rank_);
   layout.state = plan_->trained(index, layout.rows);
-  layout.reduce = plan_->trained(index, plan_->reduce_part(index, rank_));
+  layout.reduce = group.state_parts == ranks_
+                      ? layout.state
+                      : plan_->trained(index, plan_->reduce_part(index, rank_));
   layout.flat = group.element_count;
   layout.gradient_flat = group.gradient_count;
   layout.resident = plan_->resident(index);

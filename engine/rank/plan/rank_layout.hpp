@@ -107,8 +107,9 @@ class RankLayout {
  public:
   /// Borrows `plan`.
   RankLayout(const ShardPlan& plan, const RankOptions& options);
-  /// The layout of another rank of the same plan: shares what is the same on all of them.
-  [[nodiscard]] RankLayout of_rank(std::int64_t rank) const;
+  /// Becomes the layout of another rank of the same plan, and keeps what is the same on all of
+  /// them.
+  void move_to(std::int64_t rank);
 
   [[nodiscard]] const GroupLayout& group(std::size_t index) const { return groups_[index]; }
   /// The trained rows of the group whose gradient `rank` finishes, and their elements.

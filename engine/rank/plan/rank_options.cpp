@@ -218,7 +218,10 @@ Status check_tallies(const RankOptions& options, const std::vector<UnitParameter
 Result<ShardPlan> plan_of(const RankOptions& options) {
   TRAIN_RETURN_IF_ERROR(check_schedule(options));
   TRAIN_RETURN_IF_ERROR(check_lora(options));
-  std::vector<UnitParameters> units = describe_units(trained_model(options));
+  return plan_of(options, describe_units(trained_model(options)));
+}
+
+Result<ShardPlan> plan_of(const RankOptions& options, std::vector<UnitParameters> units) {
   TRAIN_RETURN_IF_ERROR(check_tallies(options, units));
   std::vector<std::string> whole = whole_parameters(*optimizer_of(options), units);
   whole.insert(whole.end(), options.whole_parameters.begin(), options.whole_parameters.end());

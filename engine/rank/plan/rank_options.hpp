@@ -74,6 +74,10 @@ struct RankOptions {
 
 /// The plan of `options`, which every rank and the launcher derive alike. Errors: ShardPlan::make.
 [[nodiscard]] Result<ShardPlan> plan_of(const RankOptions& options);
+/// Likewise, of `units`, those of another plan of the same model: its parameters sharded by other
+/// options.
+[[nodiscard]] Result<ShardPlan> plan_of(const RankOptions& options,
+                                        std::vector<UnitParameters> units);
 /// Optimizer that [optimizer] and [train] set; planning, state and updates use equal ones.
 [[nodiscard]] std::unique_ptr<Optimizer> optimizer_of(const RankOptions& options);
 /// The model with what train.freeze names frozen, and with the adapters of [lora].

@@ -217,9 +217,10 @@ TEST_CASE("memory plan: sizes of other ranks' parts are those of the parts",
         }
         const ShardPlan plan = plan_of(options).value();
         const RankLayout first(plan, options);
+        RankLayout other = first;
         for (options.rank = 0; options.rank < ranks; ++options.rank) {
           const RankLayout layout(plan, options);
-          const RankLayout other = first.of_rank(options.rank);
+          other.move_to(options.rank);
           CHECK(other.memory() == layout.memory());
           CHECK(other.rank() == options.rank);
           std::int64_t norms = 0;
