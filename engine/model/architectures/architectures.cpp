@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/model/blocks/block.hpp"
+#include "engine/model/blocks/experts_block.hpp"
 #include "engine/model/config_json/config_keys.hpp"
 #include "engine/model/config_json/model_config.hpp"
 
@@ -26,7 +27,22 @@ std::string known_types() {
   return names;
 }
 
+/// Refuses experts in such numbers that even their list does not fit.
+void check_expert_count(ModelConfig& config, const ModelSpec& spec) {
+  constexpr std::int64_t kMostExperts = std::int64_t{1} << 20;
+  std::int64_t experts = 0;
+  for (const LayerSpec& layer : spec.layers) {
+    const auto* block = find_block<ExpertsSpec>(layer);
+    experts += block == nullptr ? 0 : block->experts;
+  }
+  if (experts > kMostExperts) {
+    config.refuse(fmt::format("{} layers have {} experts in all: at most {} are possible",
+                              spec.layers.size(), experts, kMostExperts));
+  }
+}
+
 void check_sizes(ModelConfig& config, const ModelSpec& spec) {
+  check_expert_count(config, spec);
   if (!spec.positions.empty() && config.sequence_length() > spec.position_rows) {
     config.refuse(fmt::format("data.sequence_length is {}, but the model has {} learned positions",
                               config.sequence_length(), spec.position_rows));

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 namespace train::engine {
@@ -38,7 +39,14 @@ ExpertsSpec sigmoid_experts(ModelConfig& config, const DecoderSizes& sizes) {
   name_experts(experts);
   experts.choice_bias = "mlp.gate.e_score_correction_bias";
   if (const std::int64_t shared = config.count("n_shared_experts"); shared > 0) {
-    experts.shared = {.hidden = shared * experts.hidden,
+    constexpr std::int64_t kWidest = std::int64_t{1} << 32;
+    if (shared > kWidest / experts.hidden) {
+      config.refuse(
+          fmt::format("n_shared_experts is {}, of moe_intermediate_size {}: at most {} "
+                      "in all",
+                      shared, experts.hidden, kWidest));
+    }
+    experts.shared = {.hidden = std::min(shared, kWidest / experts.hidden) * experts.hidden,
                       .in = "mlp.shared_experts.gate_proj",
                       .up = "mlp.shared_experts.up_proj",
                       .out = "mlp.shared_experts.down_proj"};

@@ -36,6 +36,16 @@ std::string LatentAttentionSpec::mistake() const {
         "v_head_dim {} must be at least 1",
         heads, key_rank, plain_dim, rope_dim, value_dim);
   }
+  if (query_rank < 0) {
+    return fmt::format("q_lora_rank {} is negative; null: queries have no latent", query_rank);
+  }
+  constexpr std::int64_t kWidest = std::int64_t{1} << 32;  // So that products of sizes fit.
+  for (const std::int64_t width : {key_rank, plain_dim, rope_dim, value_dim, query_rank}) {
+    if (width > kWidest / heads / 2) {
+      return fmt::format("{} heads (num_attention_heads) with parts of {} elements are too wide",
+                         heads, width);
+    }
+  }
   return rope_dim % 2 == 0 ? "" : fmt::format("qk_rope_head_dim {} is odd", rope_dim);
 }
 

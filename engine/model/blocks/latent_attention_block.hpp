@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -47,7 +48,9 @@ struct LatentAttentionSpec final : BlockSpec {
   [[nodiscard]] std::vector<TensorRule> tensor_rules(const ModelSpec& model,
                                                      const BranchSpec& branch,
                                                      Dialect dialect) const override;
-  [[nodiscard]] std::int64_t widest_head() const override { return plain_dim + rope_dim; }
+  [[nodiscard]] std::int64_t widest_head() const override {
+    return std::max(plain_dim + rope_dim, value_dim);
+  }
 };
 
 /// LatentAttentionSpec's form. Keeps the latents, queries, keys and values of a lane; as decoding

@@ -3,8 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <limits>
 #include <nlohmann/json.hpp>
+#include <string_view>
 
 #include "base/check.hpp"
 #include "engine/model/config_json/config_keys.hpp"
@@ -15,8 +18,17 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr std::int64_t kLargestSize = std::int64_t{1} << 32;
+constexpr std::int64_t kMostParts = 65536;  // Layers of a model, experts of a layer.
 
-std::string wanted(const std::string& key, const Json* value, const char* what) {
+/// Largest value of a size: parts that are listed one by one are fewer than elements.
+std::int64_t largest(std::string_view key) {
+  constexpr auto kParts =
+      std::to_array<std::string_view>({"num_hidden_layers", "n_layer", "num_nextn_predict_layers",
+                                       "n_routed_experts", "num_experts", "num_local_experts"});
+  return std::ranges::count(kParts, key) > 0 ? kMostParts : kLargestSize;
+}
+
+std::string wanted(const std::string& key, const Json* value, const std::string& what) {
   return fmt::format("{} is {}: it must be {}", key, value == nullptr ? "null" : value->dump(),
                      what);
 }
@@ -99,9 +111,12 @@ Status ModelConfig::finish(ModelSpec& spec) {
 
 std::int64_t ModelConfig::size(const std::string& key) {
   const Json* value = find(key);
-  if (value == nullptr || !value->is_number_integer() || value->get<std::int64_t>() < 1 ||
-      value->get<std::int64_t>() > kLargestSize) {
+  if (value == nullptr || !value->is_number_integer() || value->get<std::int64_t>() < 1) {
     refuse(wanted(key, value, "an integer of 1 or more"));
+    return 1;
+  }
+  if (value->get<std::int64_t>() > largest(key)) {
+    refuse(wanted(key, value, fmt::format("at most {}", largest(key))));
     return 1;
   }
   return value->get<std::int64_t>();
@@ -121,6 +136,10 @@ double ModelConfig::real(const std::string& key) {
   if (value == nullptr || !value->is_number() || !std::isfinite(value->get<double>()) ||
       value->get<double>() < 0.0) {
     refuse(wanted(key, value, "a number of 0 or more"));
+    return 1.0;
+  }
+  if (constexpr auto kMost = std::numeric_limits<float>::max(); value->get<double>() > kMost) {
+    refuse(wanted(key, value, fmt::format("at most {:.6g}", kMost)));
     return 1.0;
   }
   return value->get<double>();

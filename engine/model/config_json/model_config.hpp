@@ -46,7 +46,7 @@ class ModelConfig {
   /// Likewise, where both may be given; refuses two values.
   void take_alias(const std::string& other, const std::string& key);
 
-  // A size from 1 to 2^32.
+  // A size from 1 to 2^32; of layers and experts, to 2^16.
   std::int64_t size(const std::string& key);
   std::optional<std::int64_t> size_if_any(const std::string& key);
   // Likewise from 0 on; null: 0.
