@@ -119,7 +119,8 @@ constexpr auto kFields = std::to_array<Field>({
      between(1, 65536)},
     {KEY(model, router_bias_rate), "",
      "What a step adds to, or takes from, the bias by which an expert is chosen, if its load is "
-     "below or above the mean; the weights do not have it; 0: no bias.",
+     "below or above the mean; the weights do not have it; 0: no bias, and that of a published "
+     "model stays.",
      kShapes, between(0, 1)},
     {KEY(model, balance), "",
      "Losses that balance the experts' loads, each `KIND:SCOPE:COEFFICIENT`; kinds: `hf` "

@@ -14,8 +14,9 @@ constexpr std::int64_t kLargestLaneTokens = std::int64_t{1} << 31;
 constexpr std::int64_t kLargestStepTokens = std::int64_t{1} << 32;
 constexpr std::size_t kLongestName = 200;
 // Keys of [model] that do not say what a config.json says.
-constexpr std::array<std::string_view, 7> kNotOfArch = {
-    "arch", "config", "from", "init_scheme", "init_std", "z_loss_coeff", "balance"};
+constexpr std::array<std::string_view, 8> kNotOfArch = {
+    "arch",     "config",       "from",    "init_scheme",
+    "init_std", "z_loss_coeff", "balance", "router_bias_rate"};
 
 }  // namespace
 

@@ -9,8 +9,8 @@ namespace train::configs {
 // Meaning, unit and range of each member: its key in configs/fields/field_table.cpp.
 
 /// [model]: one of `arch` with dimensions (0: derived by the architecture's rule), `config` and
-/// `from`. The dimensions belong to `arch`; the other two have a config.json. `balance` is of
-/// all three.
+/// `from`. The dimensions belong to `arch`; the other two have a config.json. `balance` and
+/// `router_bias_rate` are of all three.
 struct ModelSection {
   std::string arch;
   std::string config;

@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <string_view>
+#include <utility>
 
 #include "engine/model/blocks/experts_block.hpp"
 
@@ -104,23 +105,55 @@ Result<std::vector<BalanceTerm>> parse_balance(std::span<const std::string> text
   return terms;
 }
 
-Status set_balance(const std::vector<BalanceTerm>& terms, ModelSpec& model) {
-  bool has_experts = false;
+namespace {
+
+/// Changes every layer of experts; returns their number.
+template <class Change>
+std::int64_t change_experts(ModelSpec& model, const Change& change) {
+  std::int64_t count = 0;
   for (LayerSpec& layer : model.layers) {
     for (BranchSpec& branch : layer.branches) {
       if (const auto* spec = dynamic_cast<const ExpertsSpec*>(branch.block.get())) {
         auto changed = std::make_shared<ExpertsSpec>(*spec);
-        changed->balance = terms;
-        if (const std::string mistake = changed->mistake(); !mistake.empty()) {
-          return user_error(fmt::format("model.balance: {}", mistake));
-        }
+        change(*changed);
         branch.block = std::move(changed);
-        has_experts = true;
+        ++count;
       }
     }
   }
-  if (!has_experts && !terms.empty()) {
+  return count;
+}
+
+}  // namespace
+
+Status set_balance(const std::vector<BalanceTerm>& terms, ModelSpec& model) {
+  std::string mistake;
+  const std::int64_t layers = change_experts(model, [&](ExpertsSpec& experts) {
+    experts.balance = terms;
+    mistake = mistake.empty() ? experts.mistake() : mistake;
+  });
+  if (!mistake.empty()) {
+    return user_error(fmt::format("model.balance: {}", mistake));
+  }
+  if (layers == 0 && !terms.empty()) {
     return user_error("model.balance has terms, but the model has no experts: leave it out");
+  }
+  return {};
+}
+
+Status set_choice_bias_rate(double rate, ModelSpec& model) {
+  bool corrected = false;
+  change_experts(model, [&](ExpertsSpec& experts) {
+    if (!experts.choice_bias.empty()) {
+      experts.choice_bias_rate = rate;
+      corrected = true;
+    }
+  });
+  if (rate != 0.0 && !corrected) {
+    return user_error(
+        fmt::format("model.router_bias_rate is {}, but the model's routers have no bias that "
+                    "corrects their choice: leave it out; model.balance has losses for experts",
+                    rate));
   }
   return {};
 }

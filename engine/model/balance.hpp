@@ -23,4 +23,8 @@ namespace train::engine {
 /// Errors (user): the model has no experts.
 [[nodiscard]] Status set_balance(const std::vector<kernels::BalanceTerm>& terms, ModelSpec& model);
 
+/// Gives every layer whose choice of experts a bias corrects model.router_bias_rate
+/// (ExpertsSpec::choice_bias_rate). Errors (user): `rate` is not 0, and there is no such layer.
+[[nodiscard]] Status set_choice_bias_rate(double rate, ModelSpec& model);
+
 }  // namespace train::engine

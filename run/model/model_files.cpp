@@ -320,6 +320,7 @@ Result<engine::ModelSpec> resolve_model(const configs::RunConfig& config,
   auto spec =
       TRAIN_TRY(engine::spec_from_config(found.text, found.source, config.data.sequence_length));
   spec.z_loss_coeff = static_cast<float>(section.z_loss_coeff);
+  TRAIN_RETURN_IF_ERROR(engine::set_choice_bias_rate(section.router_bias_rate, spec));
   return balanced(section, std::move(spec));
 }
 

@@ -290,6 +290,7 @@ TEST_CASE("load_config: experts that cannot be are refused by their key",
                         "router_kept_groups = 2\nrouter_bias_rate = 0.001\n")
             .model.router_groups == 4);
   has(published + "experts = 4\n", "model.experts belongs to model.arch");
+  CHECK(accepted(published + "router_bias_rate = 0.001\n").model.router_bias_rate == 0.001);
   has(rest + "[model]\nexperts = 4\n[scaling]\nrule = \"enoki\"\nheads = 3\n",
       "model.experts does not go with scaling.rule");
   CHECK(accepted(arch + "experts = 4\nbalance = \"z:0.1\"\n").model.balance.size() == 1);

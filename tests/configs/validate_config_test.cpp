@@ -341,6 +341,7 @@ const std::vector<Row> kRows = {
     {"model.router_scale=2", {kArch}, {kArch, "model.experts=4"}},
     {"model.router_groups=2", {kArch}, {kArch, "model.experts=4"}},
     {"model.router_bias_rate=0.01", {kArch}, {kArch, "model.experts=4"}},
+    {"model.router_bias_rate=0.01", {"model.from=m", "lora.rank=2"}, {"model.from=m"}},
     {"model.router_kept_groups=2",
      {kArch, "model.experts=8"},
      {kArch, "model.experts=8", "model.router_groups=4"}},

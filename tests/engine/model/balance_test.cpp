@@ -1,5 +1,7 @@
 #include "engine/model/balance.hpp"
 
+#include <fmt/format.h>
+
 #include <catch2/catch.hpp>
 #include <string>
 #include <vector>
@@ -117,6 +119,25 @@ TEST_CASE("balance: terms of a model without experts are refused", "[engine][bal
   const Status refused = set_balance({{.coeff = 1.0F}}, model);
   REQUIRE_FALSE(refused.ok());
   CHECK(refused.error().message.find("model.balance") == 0);
+}
+
+TEST_CASE("balance: the rate of a correction bias is given where a model has one, else refused",
+          "[engine][balance]") {
+  ModelSpec corrected = tiny(
+      R"("model_type": "glm4_moe", "n_routed_experts": 4, "num_experts_per_tok": 2,
+         "first_k_dense_replace": 1, "moe_intermediate_size": 4)");
+  REQUIRE(set_choice_bias_rate(0.25, corrected).ok());
+  CHECK(block_of<ExpertsSpec>(corrected.layers[1]).choice_bias_rate == 0.25);
+  REQUIRE(set_choice_bias_rate(0.0, corrected).ok());
+  CHECK(block_of<ExpertsSpec>(corrected.layers[1]).choice_bias_rate == 0.0);
+  for (const char* type : {"mixtral", "llama"}) {
+    ModelSpec model = tiny(fmt::format(R"("model_type": "{}")", type).c_str());
+    CHECK(set_choice_bias_rate(0.0, model).ok());
+    const Status refused = set_choice_bias_rate(0.25, model);
+    REQUIRE_FALSE(refused.ok());
+    CHECK(refused.error().kind == ErrorKind::user);
+    CHECK(refused.error().message.find("model.router_bias_rate is 0.25, but") == 0);
+  }
 }
 
 }  // namespace train::engine::balance_test
