@@ -232,6 +232,10 @@ struct BalanceParams {
   /// [experts] pairs of the choices and of their mean over experts, k n / E: their quotient is a
   /// load relative to the uniform one.
   double* loads = nullptr;
+  /// [experts]: what corrects the choice (RouterForwardParams::bias), and two pairs of a value and
+  /// 1, its smallest and its largest element.
+  const float* bias = nullptr;
+  double* bias_range = nullptr;
 };
 
 }  // namespace train::kernels

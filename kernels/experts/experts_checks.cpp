@@ -82,6 +82,8 @@ void check_params(const BalanceParams& params) {
   TRAIN_CHECK(params.group_count == 0 || params.counts != nullptr ||
                   (params.tally == nullptr && params.loads == nullptr),
               "router_balance: no counts");
+  TRAIN_CHECK(params.bias_range == nullptr || (params.bias != nullptr && params.experts > 0),
+              "router_balance: no bias");
   for (const BalanceTerm* term = params.terms; term != params.terms + params.term_count; ++term) {
     switch (term->kind) {
       case BalanceKind::hf:

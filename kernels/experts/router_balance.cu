@@ -201,6 +201,29 @@ __global__ void __launch_bounds__(kBlockThreads)
   }
 }
 
+/// Writes what is wanted of the bias.
+__global__ void __launch_bounds__(kBlockThreads) bias_range_kernel(BalanceParams p) {
+  __shared__ float lows[kBlockThreads], highs[kBlockThreads];
+  float low = INFINITY, high = -INFINITY;
+  for (std::int64_t e = threadIdx.x; e < p.experts; e += kBlockThreads) {
+    low = p.bias[e] < low ? p.bias[e] : low;
+    high = p.bias[e] > high ? p.bias[e] : high;
+  }
+  lows[threadIdx.x] = low;
+  highs[threadIdx.x] = high;
+  __syncthreads();
+  if (threadIdx.x != 0) {
+    return;
+  }
+  for (int thread = 1; thread < kBlockThreads; ++thread) {
+    low = lows[thread] < low ? lows[thread] : low;
+    high = highs[thread] > high ? highs[thread] : high;
+  }
+  p.bias_range[0] = low;
+  p.bias_range[2] = high;
+  p.bias_range[1] = p.bias_range[3] = 1.0;
+}
+
 /// factors[group, e], of groups without rows 0.
 struct BalanceFactors {
   BalanceParams p;
@@ -230,6 +253,9 @@ void router_balance(CudaStream& stream, const BalanceParams& p) {
   const BalanceSums sums(stream, p);
   launch(stream, group_sums_kernel, {.blocks = blocks_of(sums.chunks, 1)}, p, sums);
   launch(stream, balance_terms_kernel, {.blocks = dim3(1)}, p, sums);
+  if (p.bias_range != nullptr) {
+    launch(stream, bias_range_kernel, {.blocks = dim3(1)}, p);
+  }
   if (p.factors != nullptr) {
     launch_each(stream, p.group_count * p.experts, BalanceFactors{p, sums});
   }

@@ -1,5 +1,7 @@
 #include <algorithm>
+#include <array>
 #include <cstddef>
+#include <limits>
 #include <vector>
 
 #include "kernels/cpu_support.hpp"
@@ -150,11 +152,25 @@ void write_loads(const BalanceParams& p, const LaneSums& lane) {
   }
 }
 
+void write_bias_range(const BalanceParams& p) {
+  if (p.bias_range == nullptr) {
+    return;
+  }
+  float low = std::numeric_limits<float>::infinity(), high = -low;
+  for (const float* value = p.bias; value != p.bias + p.experts; ++value) {
+    low = *value < low ? *value : low;
+    high = *value > high ? *value : high;
+  }
+  const std::array<double, 4> pairs = {low, 1.0, high, 1.0};
+  std::ranges::copy(pairs, p.bias_range);
+}
+
 }  // namespace
 
 void router_balance(const BalanceParams& p, int threads) {
   const LaneSums lane = lane_sums(p);
   write_loads(p, lane);
+  write_bias_range(p);
   std::vector<Term> terms;
   terms.reserve(static_cast<std::size_t>(p.term_count));
   double z = 0.0;

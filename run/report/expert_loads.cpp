@@ -4,13 +4,15 @@
 #include <cmath>
 #include <limits>
 #include <string_view>
+#include <utility>
 
 #include "base/math/fixed_math.hpp"
 
 namespace train::run {
 namespace {
 
-constexpr std::string_view kPrefix = "expert_load/";
+constexpr std::string_view kLoad = "expert_load/";
+constexpr std::string_view kLeastBias = "expert_bias_min/", kMostBias = "expert_bias_max/";
 
 /// Entropy of the shares, over ln of their number; 1 of a single expert.
 double relative_entropy(const std::vector<double>& loads) {
@@ -34,10 +36,17 @@ std::vector<std::pair<std::string, double>> ExpertLoads::figures() const {
     dead += static_cast<double>(std::ranges::count(layer, 0.0));
     entropy += relative_entropy(layer) / static_cast<double>(layers.size());
   }
-  return {{"expert_load_max", largest},
-          {"expert_load_min", smallest},
-          {"dead_experts", dead},
-          {"expert_entropy", entropy}};
+  std::vector<std::pair<std::string, double>> figures = {{"expert_load_max", largest},
+                                                         {"expert_load_min", smallest},
+                                                         {"dead_experts", dead},
+                                                         {"expert_entropy", entropy}};
+  if (!biases.empty()) {
+    const auto low = [](const std::array<double, 2>& range) { return range[0]; };
+    const auto high = [](const std::array<double, 2>& range) { return range[1]; };
+    figures.emplace_back("expert_bias_min", low(*std::ranges::min_element(biases, {}, low)));
+    figures.emplace_back("expert_bias_max", high(*std::ranges::max_element(biases, {}, high)));
+  }
+  return figures;
 }
 
 std::vector<std::vector<double>> ExpertLoads::rounded() const {
@@ -53,18 +62,24 @@ std::vector<std::vector<double>> ExpertLoads::rounded() const {
 ExpertLoads take_expert_loads(std::vector<std::pair<std::string, double>>& metrics) {
   ExpertLoads loads;
   std::string layer;
-  for (const auto& [name, value] : metrics) {
-    if (!name.starts_with(kPrefix)) {
-      continue;
+  std::erase_if(metrics, [&](const auto& metric) {
+    const auto& [name, value] = metric;
+    if (name.starts_with(kLoad)) {
+      std::string of = name.substr(0, name.rfind('/'));
+      if (loads.empty() || of != layer) {
+        loads.layers.emplace_back();
+        layer = std::move(of);
+      }
+      loads.layers.back().push_back(value);
+    } else if (name.starts_with(kLeastBias)) {
+      loads.biases.push_back({value, value});
+    } else if (name.starts_with(kMostBias) && !loads.biases.empty()) {
+      loads.biases.back()[1] = value;
+    } else {
+      return false;
     }
-    const std::string of = name.substr(0, name.rfind('/'));
-    if (loads.empty() || of != layer) {
-      loads.layers.emplace_back();
-      layer = of;
-    }
-    loads.layers.back().push_back(value);
-  }
-  std::erase_if(metrics, [](const auto& metric) { return metric.first.starts_with(kPrefix); });
+    return true;
+  });
   return loads;
 }
 

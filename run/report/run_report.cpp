@@ -190,6 +190,9 @@ void RunReport::step(const StepFinished& event, std::int64_t now_ns) {
   if (const ExpertLoads loads = take_expert_loads(metrics); !loads.empty()) {
     std::ranges::move(loads.figures(), std::back_inserter(metrics));
     line["expert_load"] = loads.rounded();
+    if (!loads.biases.empty()) {
+      line["expert_bias"] = loads.biases;
+    }
   }
   for (const auto& [name, value] : metrics) {
     line[name] = value;

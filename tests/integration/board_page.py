@@ -293,6 +293,7 @@ def line_with_experts(step, layers=2, experts=4):
     flat = [load for layer in loads for load in layer]
     return {"step": step, "loss": 3.0 - 0.01 * step, "grad_norm": 1.0, "lr": 0.01, "expert_load_max": max(flat),
             "expert_load_min": min(flat), "dead_experts": flat.count(0), "expert_entropy": 1 - 0.1 / step,
+            "expert_bias_min": -0.01 * step, "expert_bias_max": 0.02 * step,
             "balance/switch_previous_step": 1 + 1 / step, "balance/z_lane": 2 + 1 / step, "expert_load": loads}
 
 
@@ -475,8 +476,9 @@ def look_at_experts(page, url, pictures):
     page.until(lambda: page.text("loads-at") == "step 10", "the chosen step")
     assert canvas.get_attribute("aria-valuetext").startswith("layer 0, expert 3: load 0.91"), "the end of a row"
     assert marks_of(page, "dead_experts", "y") == ["0", "1"], marks_of(page, "dead_experts", "y")
-    read = {name: page.text(f"{name}-values") for name in ("expert_load", "expert_entropy", "balance")}
+    read = {name: page.text(f"{name}-values") for name in ("expert_load", "expert_bias", "expert_entropy", "balance")}
     assert read["expert_load"] == "largest load 2.5 smallest load 0", read
+    assert re.match("largest bias [.0-9]+ smallest bias [-−][.0-9]+", read["expert_bias"]), read
     assert re.match("balancing loss switch, previous step [.0-9]+ balancing loss z, lane", read["balance"]), read
     metrics = page.script("return [...byId('other').options].map((one) => one.value);")
     assert not [name for name in metrics if re.search("expert|balance", name)], metrics

@@ -296,6 +296,8 @@ void compare_balance(const BalanceCase& balance, std::int64_t experts) {
     p.z_factor = balance.factors ? side.result(untouched_values(1)) : nullptr;
     p.tally = side.result(untouched_values(experts));
     p.loads = side.result(Exact(at(2 * experts), -7.0));
+    p.bias = side.put(probabilities);
+    p.bias_range = side.result(Exact(4, -7.0));
     side.kernels.router_balance(side.stream(), p);
   });
 }

@@ -542,6 +542,23 @@ TEST_CASE("router_balance: a lane without rows has no value and no gradient",
   }
 }
 
+TEST_CASE("router_balance: the range of the bias that corrects the choice",
+          "[kernels][router_balance]") {
+  const std::int32_t rows = 0;
+  for (const Values& bias : {Values{-0.5F}, Values{0.25F, -3.0F, 0.125F}, Values{-1.0F, -2.0F}}) {
+    Exact range(4, -7.0);
+    BalanceParams p;
+    p.group_rows = &rows;
+    p.experts = std::ssize(bias);
+    p.slots = p.group_count = 1;
+    p.bias = bias.data();
+    p.bias_range = range.data();
+    run([&](Stream& stream) { cpu::router_balance(stream, p); });
+    const auto [low, high] = std::ranges::minmax(bias);
+    CHECK(range == Exact{low, 1.0, high, 1.0});
+  }
+}
+
 TEST_CASE("router_balance: bits do not depend on the threads", "[kernels][router_balance][P1]") {
   for (Balanced t : balanced()) {
     t.sizes = {.rows = 400, .experts = 5, .slots = 2};
@@ -576,6 +593,10 @@ TEST_CASE("router_balance: mistakes of the caller are caught before anything run
   CHECK_THROWS_AS(cpu::router_balance(*stream, p), CheckFailed);
   p.term_count = 5;
   CHECK_THROWS_WITH(cpu::router_balance(*stream, p), Catch::Contains("5 terms"));
+  double range[4] = {};
+  p.term_count = 0;
+  p.bias_range = range;
+  CHECK_THROWS_WITH(cpu::router_balance(*stream, p), Catch::Contains("no bias"));
 }
 
 }  // namespace

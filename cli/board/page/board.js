@@ -9,7 +9,8 @@ const charts = ["loss", "grad_norm", "lr", "tokens_per_second"].map((id) =>
   new Chart(id, id === "loss" ? ["loss", "val_loss"] : [id], zoom));
 const otherChart = new Chart("other-chart", [], zoom);
 const expertMap = new ExpertMap();
-const expertCharts = [["expert_load", "expert_load_max", "expert_load_min"], ["expert_entropy", "expert_entropy"],
+const expertCharts = [["expert_load", "expert_load_max", "expert_load_min"],
+  ["expert_bias", "expert_bias_max", "expert_bias_min"], ["expert_entropy", "expert_entropy"],
   ["dead_experts", "dead_experts"], ["balance"]].map(([id, ...quantities]) =>
   new Chart(id, quantities, zoom, (step) => expertMap.peek(step)));
 
@@ -43,7 +44,7 @@ function drawCharts() {
   drawSummary();
 }
 
-function isOfExperts(name) { return name.startsWith("balance/") || /^(expert_(load|entropy)|dead_experts)/.test(name); }
+function isOfExperts(name) { return name.startsWith("balance/") || /^(expert_(load|bias|entropy)|dead_experts)/.test(name); }
 
 function drawExperts(main) {
   const names = [...main.columns.keys()].filter(isOfExperts);

@@ -29,6 +29,7 @@ function formatNumber(value) {
 
 const kNames = { loss: "training loss", lr: "learning rate", grad_norm: "gradient norm",
   mfu: "model FLOPs utilization", expert_load_max: "largest load", expert_load_min: "smallest load",
+  expert_bias_max: "largest bias", expert_bias_min: "smallest bias",
   expert_entropy: "entropy of loads" };
 
 /// Name of a quantity of metrics.jsonl in words.

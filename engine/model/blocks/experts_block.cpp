@@ -195,6 +195,10 @@ std::vector<std::string> ExpertsSpec::sums() const {
   for (std::int64_t at = 0; at < experts; ++at) {
     names.push_back(fmt::format("expert_load/{}/{}", index, at));
   }
+  if (!choice_bias.empty()) {
+    names.push_back(fmt::format("expert_bias_min/{}", index));
+    names.push_back(fmt::format("expert_bias_max/{}", index));
+  }
   return names;
 }
 
@@ -464,6 +468,10 @@ void ExpertsBlock::report_loads(const BlockCall& call) const {
   if (call.lane.sums_alone) {  // Loads that terms read: no term is worth anything yet.
     params.term_count = 0;
     params.values = nullptr;
+  }
+  if (choice_bias_) {
+    params.bias = exact_weights(call.weights, choice_bias_->offset);
+    params.bias_range = params.loads + 2 * spec_.experts;
   }
   kernels_->router_balance(call.stream, params);
 }

@@ -65,7 +65,8 @@ struct ExpertsSpec final : BlockSpec {
   [[nodiscard]] std::string describe() const override;
   [[nodiscard]] std::string mistake() const override;
   /// For each balancing loss its value, "balance/<kind>_<scope>"; for each expert its load,
-  /// relative to the mean, "expert_load/<index>/<expert>".
+  /// relative to the mean, "expert_load/<index>/<expert>"; of the bias that corrects the choice,
+  /// as the step reads it, "expert_bias_min/<index>" and "expert_bias_max/<index>".
   [[nodiscard]] std::vector<std::string> sums() const override;
   [[nodiscard]] bool reads_step_sums() const override;
   [[nodiscard]] std::vector<TensorRule> tensor_rules(const ModelSpec& model,

@@ -1,5 +1,6 @@
 #include "run/report/expert_loads.hpp"
 
+#include <array>
 #include <catch2/catch.hpp>
 #include <map>
 #include <string>
@@ -28,6 +29,22 @@ TEST_CASE("expert loads: they are taken out of the metrics, layer by layer",
   const ExpertLoads loads = take_expert_loads(metrics);
   CHECK(metrics == Metrics{{"balance/switch_lane", 1.25}});
   CHECK(loads.layers == std::vector<std::vector<double>>{{1.5, 0.5}, {2.0, 0.0}});
+}
+
+TEST_CASE("expert loads: biases are taken out with them, and their range is a figure",
+          "[run][expert_loads]") {
+  Metrics metrics = {{"expert_load/0/0", 1.0},    {"expert_load/0/1", 1.0},
+                     {"expert_bias_min/0", -0.5}, {"expert_bias_max/0", 0.25},
+                     {"expert_load/1/0", 1.0},    {"expert_bias_min/1", -0.25},
+                     {"expert_bias_max/1", 0.75}, {"perplexity", 2.0}};
+  const ExpertLoads loads = take_expert_loads(metrics);
+  CHECK(metrics == Metrics{{"perplexity", 2.0}});
+  CHECK(loads.layers == std::vector<std::vector<double>>{{1.0, 1.0}, {1.0}});
+  CHECK(loads.biases == std::vector<std::array<double, 2>>{{-0.5, 0.25}, {-0.25, 0.75}});
+  const auto figures = figures_of(loads);
+  CHECK(figures.at("expert_bias_min") == -0.5);
+  CHECK(figures.at("expert_bias_max") == 0.75);
+  CHECK_FALSE(figures_of({.layers = {{1.0}}}).contains("expert_bias_max"));
 }
 
 TEST_CASE("expert loads: none where no layer has experts", "[run][expert_loads]") {
