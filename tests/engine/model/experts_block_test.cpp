@@ -10,12 +10,14 @@
 #include <string>
 #include <vector>
 
+#include "engine/model/architectures/architectures.hpp"
 #include "engine/model/model.hpp"
 #include "engine/rank/exec/rank_memory.hpp"
 #include "engine/rank/plan/rank_options.hpp"
 #include "kernels/head/log_probs.hpp"
 #include "tests/engine/model/layer_runs.hpp"
 #include "tests/engine/model/model_memory.hpp"
+#include "tests/engine/parity/expert_models.hpp"
 #include "tests/engine/rank/small_model.hpp"
 
 namespace train::engine::experts_block_test {
@@ -193,18 +195,10 @@ TEST_CASE("experts: the gradient is the slope of the loss", "[engine][experts]")
   }
 }
 
-TEST_CASE("experts: a document's rows have the same bits alone and beside others",
-          "[engine][experts][P1]") {
-  const auto seed = GENERATE(as<std::uint64_t>(), 1, 2);
-  const auto router = GENERATE(RouterKind::softmax, RouterKind::softmax_normalised);
-  const auto shared = GENERATE(0, 1, 2);
-  CAPTURE(seed, static_cast<int>(router), shared);
-  ModelSpec model = model_with([&](ExpertsSpec& experts) {
-    experts.router = router;
-    if (shared > 0) {
-      share(experts, shared == 2);
-    }
-  });
+namespace {
+
+/// Checks one document's rows, which lie at other places beside others.
+void check_document_alone(const ModelSpec& model, std::uint64_t seed) {
   REQUIRE_FALSE(model.tie_embeddings);
   // Tokens occur once: a row of the embedding's gradient is one row's of the lane.
   Documents alone, together;
@@ -226,6 +220,32 @@ TEST_CASE("experts: a document's rows have the same bits alone and beside others
   const auto gradient = bits(expected.gradient, 20 * width, 7 * width);
   CHECK(std::ranges::count(gradient, 0U) == 0);
   CHECK(bits(found.gradient, 20 * width, 7 * width) == gradient);
+}
+
+}  // namespace
+
+TEST_CASE("experts: a document's rows have the same bits alone and beside others",
+          "[engine][experts][P1]") {
+  const auto seed = GENERATE(as<std::uint64_t>(), 1, 2);
+  const auto router = GENERATE(RouterKind::softmax, RouterKind::softmax_normalised);
+  const auto shared = GENERATE(0, 1, 2);
+  CAPTURE(seed, static_cast<int>(router), shared);
+  const ModelSpec model = model_with([&](ExpertsSpec& experts) {
+    experts.router = router;
+    if (shared > 0) {
+      share(experts, shared == 2);
+    }
+  });
+  check_document_alone(model, seed);
+}
+
+TEST_CASE("experts: in published families a document has the same bits alone and beside others",
+          "[engine][experts][P1]") {
+  const auto seed = GENERATE(as<std::uint64_t>(), 1, 2);
+  const std::string name = GENERATE("deepseek_v3", "deepseek_v3_plain", "glm4_moe", "gpt_oss");
+  CAPTURE(seed, name);
+  const std::string config = testing::expert_models().at("cases").at(name).at("config").dump();
+  check_document_alone(spec_from_config(config, name, 0).value(), seed);
 }
 
 TEST_CASE("experts: neither ranks nor what is computed again show", "[engine][experts][P1]") {
