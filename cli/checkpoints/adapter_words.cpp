@@ -1,10 +1,14 @@
 #include "cli/checkpoints/adapter_words.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "base/check.hpp"
+#include "engine/model/blocks/experts_block.hpp"
 #include "engine/model/tensor_map.hpp"
 #include "engine/model/unit_parameters.hpp"
 
@@ -44,23 +48,52 @@ std::vector<std::string> target_modules(const engine::ModelSpec& model) {
 
 std::vector<checkpoint::ExportAdapter> adapters_of(const engine::ModelSpec& model) {
   std::vector<checkpoint::ExportAdapter> adapters;
-  std::string map;  // whose adapter follows, first A
   for (const engine::UnitParameters& unit : engine::describe_units(model)) {
     for (const engine::Parameter& parameter : unit.parameters) {
-      if (parameter.adaptable) {
-        map = parameter.name;
-      } else if (parameter.adapter && (adapters.empty() || adapters.back().weight != map)) {
-        adapters.push_back({.weight = map,
+      if (!parameter.adapter) {
+        continue;
+      }
+      const std::string map = parameter.name.substr(0, parameter.name.rfind(".lora_"));
+      if (parameter.name.ends_with(".lora_A.weight")) {
+        adapters.push_back({.weight = map + ".weight",
                             .transposed = model.transposed_linears,
                             .scale = static_cast<double>(model.lora.scale()),
                             .a = parameter,
                             .b = {}});
-      } else if (parameter.adapter) {
+      } else {
+        TRAIN_CHECK(!adapters.empty() && adapters.back().weight == map + ".weight",
+                    "{} comes without its first half", parameter.name);
         adapters.back().b = parameter;
       }
     }
   }
   return adapters;
+}
+
+Status check_peft(const engine::ModelSpec& model) {
+  const auto is_fused = [](const engine::LayerSpec& layer) {
+    const auto* experts = engine::find_block<engine::ExpertsSpec>(layer);
+    return experts != nullptr && experts->fused;
+  };
+  if (std::ranges::none_of(model.layers, is_fused)) {
+    return {};
+  }
+  std::set<std::string> adapted;
+  for (const checkpoint::ExportAdapter& adapter : adapters_of(model)) {
+    adapted.insert(adapter.weight);
+  }
+  for (const engine::UnitParameters& unit : engine::describe_units(model)) {
+    for (const engine::Parameter& parameter : unit.parameters) {
+      if (parameter.adapted_by_name && adapted.contains(parameter.name)) {
+        return user_error(fmt::format(
+            "{} has an adapter, but files of {} have one tensor for all experts and their routers "
+            "are no linear layers, for which PEFT reads no such adapter: use --format hf, which "
+            "merges it",
+            parameter.name, model.architecture));
+      }
+    }
+  }
+  return {};
 }
 
 std::string adapter_config(const configs::RunConfig& config, const engine::ModelSpec& model) {

@@ -71,6 +71,7 @@ Result<checkpoint::ExportReport> write_adapters(checkpoint::ExportRequest reques
     return user_error(fmt::format(
         "run {} has trained no adapters (lora.rank is 0): use --format hf", config.run.name));
   }
+  TRAIN_RETURN_IF_ERROR(check_peft(model));
   request.file = "adapter_model";
   request.texts["adapter_config.json"] = adapter_config(config, model);
   request.tensors = tensors_of(model, engine::Dialect::peft);
