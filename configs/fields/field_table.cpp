@@ -490,8 +490,9 @@ constexpr auto kFields = std::to_array<Field>({
      kMayChange, between(1, kManyBlocks), "none|all", kOrInteger},
     {KEY(memory, checkpointed_part), "",
      "Part of each checkpointed block that is recomputed in backward: everything after its input "
-     "(`block`), the attention, or the MLP.",
-     kMayChange, kNone, "block|attention|mlp"},
+     "(`block`), the attention, the MLP, or what latent attention expands its latents to "
+     "(`latent`).",
+     kMayChange, kNone, "block|attention|latent|mlp"},
     {KEY(memory, offload), "",
      "State kept in host memory while `cuda` computes: the optimizer state, or (`parameters`) also "
      "the master weights and weight shards.",

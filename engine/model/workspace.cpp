@@ -115,6 +115,11 @@ Workspace::Slot Workspace::keep_unless_lean(Phase phase, const std::string& owne
   return lean_ ? scratch(phase, name, count) : keep(owner, name, count);
 }
 
+Workspace::Slot Workspace::keep_unless_expanded(const std::string& owner, const std::string& name,
+                                                std::int64_t count) {
+  return expands_again() ? scratch(Phase::branch, name, count) : keep(owner, name, count);
+}
+
 Workspace::Slot Workspace::share_in(std::optional<Phase> phase, const std::string& name,
                                     std::int64_t count, Content content) {
   TRAIN_CHECK(buffers_.empty(), "{} after allocate()", name);

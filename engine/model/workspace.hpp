@@ -19,12 +19,18 @@ namespace train::engine {
 struct Checkpointing {
   std::int64_t every = 0;  ///< Recompute every N-th layer; 0 disables.
   /// Recomputed part of such a layer: the branches whose blocks have this role, each from its norm
-  /// to the input of its output map; "block": all, so that the layer keeps its input alone.
+  /// to the input of its output map; "block": all, so that the layer keeps its input alone;
+  /// "latent": what attention expands its latents to (queries, keys and values), not the attention.
   std::string part = "block";
 
   [[nodiscard]] bool computes_again(std::size_t layer, std::string_view role) const {
-    return every > 0 && (static_cast<std::int64_t>(layer) + 1) % every == 0 &&
-           (part == "block" || part == role);
+    return chosen(layer) && (part == "block" || part == role);
+  }
+  [[nodiscard]] bool expands_again(std::size_t layer) const {
+    return chosen(layer) && part == "latent";
+  }
+  [[nodiscard]] bool chosen(std::size_t layer) const {
+    return every > 0 && (static_cast<std::int64_t>(layer) + 1) % every == 0;
   }
 };
 
@@ -133,6 +139,14 @@ class Workspace {
   /// While on, keep() reserves scratch of layers for the same branch of all that are built so: what
   /// it holds is computed again just before its backward pass (activation checkpointing).
   void recompute_kept(bool on) { recompute_kept_ = on; }
+  /// While on, and unless all is computed again, blocks keep latents and not what they expand them
+  /// to: keep_unless_expanded() reserves scratch of their branch, which they fill again at the
+  /// begin of their backward pass.
+  void expand_again(bool on) { expand_again_ = on; }
+  [[nodiscard]] bool expands_again() const {
+    return expand_again_ && has_backward() && !recompute_kept_;
+  }
+  Slot keep_unless_expanded(const std::string& owner, const std::string& name, std::int64_t count);
   /// The buffer called `name`, as large as the largest request; its contents last until the next
   /// user.
   Slot share(const std::string& name, std::int64_t count, Content content = Content::elements);
@@ -194,6 +208,7 @@ class Workspace {
   bool with_gradient_;
   kernels::DType dtype_;
   bool recompute_kept_ = false;
+  bool expand_again_ = false;
   bool lean_ = false;
   bool forward_only_ = false;
   std::int64_t cached_texts_ = 0;

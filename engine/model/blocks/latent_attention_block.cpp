@@ -138,11 +138,12 @@ void LatentAttentionBlock::reserve(const BlockContext& context) {
     reserve_latent(query_latent_, "query latent");
   }
   reserve_latent(key_latent_, "key latent");
-  queries_ = kept("queries", key_width());
+  expands_again_ = w.expands_again();
+  queries_ = w.keep_unless_expanded(context.prefix, "queries", rows * key_width());
   key_input_ = w.scratch(Phase::branch, "key latent and rotated key",
                          rows * (spec_.key_rank + spec_.rope_dim));
   rotated_key_ = kept("rotated key", spec_.rope_dim);
-  up_ = kept("keys and values", up_width());
+  up_ = w.keep_unless_expanded(context.prefix, "keys and values", rows * up_width());
   keys_ = w.keep_unless_lean(Phase::branch, context.prefix, "keys", rows * key_width());
   attended_ = kept("attended", value_width());
   lse_ = w.keep(context.prefix, "lse", rows * spec_.heads, Content::floats);
@@ -170,14 +171,17 @@ void LatentAttentionBlock::normalise(const BlockCall& call, const Latent& latent
 }
 
 void LatentAttentionBlock::project_queries(const BlockCall& call, ConstElements x) const {
-  Elements queries = workspace_->at(queries_);
   if (query_latent_.map) {
     query_latent_.map->forward(call, x, workspace_->at(query_latent_.input), query_latent_.dim);
     normalise(call, query_latent_);
-    query_->forward(call, workspace_->at(query_latent_.output), queries, key_width());
-  } else {
-    query_->forward(call, x, queries, key_width());
   }
+  expand_queries(call, x);
+}
+
+void LatentAttentionBlock::expand_queries(const BlockCall& call, ConstElements x) const {
+  Elements queries = workspace_->at(queries_);
+  query_->forward(call, query_latent_.map ? ConstElements(workspace_->at(query_latent_.output)) : x,
+                  queries, key_width());
   rotation_.apply(call, queries + spec_.plain_dim, key_layout(), spec_.heads, false);
 }
 
@@ -378,6 +382,12 @@ void LatentAttentionBlock::backward(const BlockCall& call, ConstElements x, Cons
       normalise(call, query_latent_);
     }
     normalise(call, key_latent_);
+  }
+  if (expands_again_) {
+    expand_queries(call, x);
+    key_value_->forward(call, workspace_->at(key_latent_.output), workspace_->at(up_), up_width());
+  }
+  if (workspace_->lean()) {
     join_keys(call);
   }
   attend_backward(call, dattended);

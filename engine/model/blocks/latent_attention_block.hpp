@@ -92,6 +92,8 @@ class LatentAttentionBlock final : public Block {
 
   void normalise(const BlockCall& call, const Latent& latent) const;
   void project_queries(const BlockCall& call, ConstElements x) const;
+  /// Queries of all heads, from their normalised latent, or from x.
+  void expand_queries(const BlockCall& call, ConstElements x) const;
   void project_keys(const BlockCall& call, ConstElements x) const;
   /// Keys of all heads, of their own parts and the rotated one.
   void join_keys(const BlockCall& call) const;
@@ -114,6 +116,7 @@ class LatentAttentionBlock final : public Block {
   std::optional<LinearBlock> output_;
   Workspace::Slot queries_ = 0, key_input_ = 0, rotated_key_ = 0, keys_ = 0, up_ = 0;
   Workspace::Slot attended_ = 0, lse_ = 0;
+  bool expands_again_ = false;  ///< Queries, keys and values are made again from the latents.
   std::int64_t cache_capacity_ = 0;
   Workspace::Slot cached_keys_ = 0, cached_values_ = 0;
   Workspace::Slot dqueries_ = 0, dkeys_ = 0, dup_ = 0, drotated_ = 0, dkey_input_ = 0;

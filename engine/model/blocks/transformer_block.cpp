@@ -40,6 +40,7 @@ TransformerBlock::TransformerBlock(const kernels::KernelTable& kernels, Workspac
                                 [](const BranchSpec& branch) { return branch.post.has_value(); })),
               "branches side by side come without norms behind them and without a factor");
   const BlockContext context{kernels, parameters_, workspace, spec.lora, layer.prefix};
+  workspace.expand_again(options.checkpointing.expands_again(options.index));
   for (const BranchSpec& branch : layer.branches) {
     add_branch(context, spec, branch,
                workspace.has_backward() &&

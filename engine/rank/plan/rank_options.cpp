@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/check.hpp"
+#include "engine/model/blocks/latent_attention_block.hpp"
 #include "engine/model/spec.hpp"
 #include "engine/objective/registry.hpp"
 #include "engine/optimizer/averaged.hpp"
@@ -182,6 +183,21 @@ Status check_lora(const RankOptions& options) {
   return {};
 }
 
+/// Error (user): latents are to be expanded again, and the model has none.
+Status check_part(const RankOptions& options) {
+  const configs::MemorySection& memory = options.memory;
+  const auto has_latents = [](const LayerSpec& layer) {
+    return find_block<LatentAttentionSpec>(layer) != nullptr;
+  };
+  if (memory.activation_checkpointing != "none" && memory.checkpointed_part == "latent" &&
+      std::ranges::none_of(options.model.layers, has_latents)) {
+    return user_error(
+        "memory.checkpointed_part is \"latent\", but no layer has latent attention: take "
+        "\"attention\"");
+  }
+  return {};
+}
+
 Error several_passes(const RankOptions& options, const char* key) {
   return user_error(
       fmt::format("{} reads the loads of a step, but a step of objective.name = \"{}\" has several "
@@ -218,6 +234,7 @@ Status check_tallies(const RankOptions& options, const std::vector<UnitParameter
 Result<ShardPlan> plan_of(const RankOptions& options) {
   TRAIN_RETURN_IF_ERROR(check_schedule(options));
   TRAIN_RETURN_IF_ERROR(check_lora(options));
+  TRAIN_RETURN_IF_ERROR(check_part(options));
   return plan_of(options, describe_units(trained_model(options)));
 }
 

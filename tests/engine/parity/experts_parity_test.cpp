@@ -92,7 +92,10 @@ std::vector<float> all_logits(const Json& entry) {
 TEST_CASE("experts parity: loss and gradients of every family are transformers'",
           "[engine][experts_parity]") {
   const std::string name = GENERATE(from_range(testing::expert_cases()));
-  const std::string part = GENERATE("nothing", "mlp", "block");
+  const std::string part = GENERATE("nothing", "mlp", "block", "latent");
+  if (part == "latent" && !name.starts_with("deepseek")) {
+    return;
+  }
   CAPTURE(name, part);
   const Json& entry = testing::expert_models().at("cases").at(name);
   const auto stream = kernels::make_inline_stream(1);
