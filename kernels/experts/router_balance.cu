@@ -203,8 +203,10 @@ __global__ void __launch_bounds__(kBlockThreads)
 
 /// Writes what is wanted of the bias.
 __global__ void __launch_bounds__(kBlockThreads) bias_range_kernel(BalanceParams p) {
-  __shared__ float lows[kBlockThreads], highs[kBlockThreads];
-  float low = INFINITY, high = -INFINITY;
+  __shared__ float lows[kBlockThreads];
+  __shared__ float highs[kBlockThreads];
+  float low = INFINITY;
+  float high = -INFINITY;
   for (std::int64_t e = threadIdx.x; e < p.experts; e += kBlockThreads) {
     low = p.bias[e] < low ? p.bias[e] : low;
     high = p.bias[e] > high ? p.bias[e] : high;
