@@ -92,25 +92,32 @@ __global__ void __launch_bounds__(kBlockThreads)
   }
 }
 
-/// Appends element i of the rows: first all latents' elements of a row, then its key's.
+/// Appends element i of the rows: first all latents' elements of a row, then its key's. Reports a
+/// row outside the cache, which it leaves out.
 template <class T>
 struct AppendLatentEach {
   LatentAppendParams p;
+  DeviceFault* fault = nullptr;
+  const char* name = nullptr;
 
   __device__ void operator()(std::int64_t i) const {
     const std::int64_t width = p.cache.latent_dim + p.cache.rope_dim;
     const std::int64_t row = i / width;
     const std::int64_t column = i - row * width;
+    const std::int32_t position = p.positions[row];
+    if (position < 0 || position >= p.cache.capacity) {
+      if (column == 0) {
+        report_fault(fault, name, position, row, p.cache.capacity, DeviceFault::Kind::position);
+      }
+      return;
+    }
     const bool of_key = column >= p.cache.latent_dim;
     const T* from =
         of_key ? static_cast<const T*>(p.key) + row * p.key_layout.outer_stride +
                      (column - p.cache.latent_dim)
                : static_cast<const T*>(p.latent) + row * p.latent_layout.outer_stride + column;
-    if (p.positions[row] >= 0 && p.positions[row] < p.cache.capacity) {
-      static_cast<T*>(
-          p.cache.rows)[(p.texts[row] * p.cache.capacity + p.positions[row]) * width + column] =
-          *from;
-    }
+    static_cast<T*>(p.cache.rows)[(p.texts[row] * p.cache.capacity + position) * width + column] =
+        *from;
   }
 };
 
@@ -128,7 +135,8 @@ void latent_cached(CudaStream& stream, const LatentCachedParams& p) {
 
 void latent_append(CudaStream& stream, const LatentAppendParams& p) {
   for_element_type(p.dtype, [&]<class T>() {
-    launch_each(stream, p.rows * (p.cache.latent_dim + p.cache.rope_dim), AppendLatentEach<T>{p});
+    launch_each(stream, p.rows * (p.cache.latent_dim + p.cache.rope_dim),
+                AppendLatentEach<T>{p, stream.fault(), "latent_append"});
   });
 }
 

@@ -231,6 +231,20 @@ TEST_CASE("cuda attention over latents: a position outside the cache fails the s
                         Catch::Contains("latent_cached: position 4 of row 0"));
     }
   }
+  for (const std::int64_t position : {3, 4, -1}) {
+    Side side = cuda_side();
+    CachedRows rows;
+    rows.add(0, 2, 3);
+    rows.add(0, position, position + 1);
+    append(side, c, cache_of(side, c), rows);
+    if (position == 3) {
+      CHECK_NOTHROW(side.stream().synchronize());
+    } else {
+      CHECK_THROWS_WITH(
+          side.stream().synchronize(),
+          Catch::Contains(fmt::format("latent_append: position {} of row 1", position)));
+    }
+  }
 }
 
 }  // namespace
