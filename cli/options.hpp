@@ -85,6 +85,7 @@ struct GenerateOptions {
   std::int64_t top_k = 0;            ///< 0: off.
   double top_p = 1.0;                ///< Above 0, at most 1.
   std::uint64_t seed = 0;            ///< Equal seeds give equal texts.
+  bool latent_cache = false;         ///< Keep latents, not keys and values (engine::CacheForm).
   std::optional<std::int64_t> step;  ///< Or kBestStep; default: the newest.
   bool ema = false;                  ///< Use the running average of the weights.
   std::optional<std::int64_t> context;  ///< Context length for a published model, in tokens; 1 or

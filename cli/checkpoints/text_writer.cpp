@@ -53,11 +53,12 @@ std::string StoppedText::shown_of(const std::string& added, bool at_end) {
 }
 
 TextWriter::TextWriter(const TrainedModel& model, const TextCodec& codec, std::int64_t threads,
-                       std::int64_t texts_at_once)
+                       std::int64_t texts_at_once, engine::CacheForm cache)
     : codec_(codec),
       stream_(kernels::make_thread_stream("compute", run::resolve_threads(threads))),
       generator_(engine::kernels_of("cpu", model.options.precision.compute), model.options.model,
-                 {.context = model.options.seq_len, .texts = texts_at_once}, weights_of(model)) {}
+                 {.context = model.options.seq_len, .texts = texts_at_once, .cache = cache},
+                 weights_of(model)) {}
 
 void TextWriter::write(const TextRequest& request, const OnToken& written) {
   std::vector<StoppedText> texts;

@@ -61,7 +61,7 @@ struct WrittenToken {
 class TextWriter {
  public:
   TextWriter(const TrainedModel& model, const TextCodec& codec, std::int64_t threads,
-             std::int64_t texts_at_once);
+             std::int64_t texts_at_once, engine::CacheForm cache = engine::CacheForm::expanded);
 
   /// Called for every token of each text; false ends that text.
   using OnToken = std::function<bool(const WrittenToken&)>;

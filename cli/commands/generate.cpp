@@ -15,6 +15,7 @@
 #include "cli/command.hpp"
 #include "data/chat/chat_template.hpp"
 #include "data/tokens/kept_tokenizer.hpp"
+#include "engine/generate/cache_bytes.hpp"
 #include "engine/model/architectures/architectures.hpp"
 #include "run/model/model_files.hpp"
 #include "run/plan/run_plan.hpp"
@@ -288,10 +289,17 @@ Status talk(const GenerateOptions& options, PromptReader& reader, TextWriter& wr
 Status generate(const GenerateOptions& options) {
   allow_signals();
   const auto opened = TRAIN_TRY(open_writer(options));
+  const auto cache = options.latent_cache ? engine::CacheForm::latent : engine::CacheForm::expanded;
+  if (!engine::cache_bytes(opened.model.options.model, cache)) {
+    return user_error(
+        fmt::format("--cache latent: {} has no latent attention, whose latents it keeps; leave it "
+                    "out",
+                    options.run_directory));
+  }
   auto reader = TRAIN_TRY(PromptReader::open(options, opened));
   const bool file = !options.prompts.empty();
   TextWriter writer(opened.model, opened.codec, opened.model.config.runtime.threads,
-                    file ? options.batch : 1);
+                    file ? options.batch : 1, cache);
   if (file) {
     return write_file(options, reader, writer);
   }
@@ -382,7 +390,20 @@ void describe_generate(CommandSyntaxes& commands) {
       ->allow_extra_args(false);
   command.app.add_flag("--logprobs", options.logprobs,
                        "Print each token with its log-probability: the bits that training would "
-                       "compute for this text");
+                       "compute for this text, unless --cache is latent");
+  command
+      .read(
+          "--cache",
+          [&options](std::string_view text) {
+            options.latent_cache = text == "latent";
+            return options.latent_cache || text == "expanded";
+          },
+          "wants expanded or latent",
+          "Form in which latent attention keeps tokens: expanded to the keys and values of its "
+          "heads, with the bits of training, or as latents, in a fraction of the memory, rounded "
+          "otherwise",
+          "FORM")
+      ->default_str("expanded");
   describe_sampling(command, options);
   describe_chat(command, options);
   command.step(options.step);

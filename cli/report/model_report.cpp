@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/text/units.hpp"
+#include "engine/generate/cache_bytes.hpp"
 #include "engine/model/blocks/block.hpp"
 #include "engine/model/model.hpp"
 
@@ -76,6 +77,23 @@ std::vector<std::string> rope_lines(const engine::ModelSpec& model) {
   return lines;
 }
 
+/// Decoding state of texts that are continued (generate).
+std::vector<std::string> cache_lines(const engine::ModelSpec& model) {
+  const auto text_of = [&model](engine::CacheForm form) {
+    const auto bytes = engine::cache_bytes(model, form);
+    std::string text = bytes ? fmt::format("{} bytes a token of a text in fp32", bytes->token) : "";
+    for (const auto& [tokens, part] : bytes ? bytes->windows : decltype(bytes->windows)()) {
+      text += fmt::format(", {} of them for the last {} tokens alone", part, tokens);
+    }
+    return text;
+  };
+  std::vector<std::string> lines = {text_of(engine::CacheForm::expanded)};
+  if (const std::string latent = text_of(engine::CacheForm::latent); !latent.empty()) {
+    lines.push_back(latent + " with --cache latent");
+  }
+  return lines;
+}
+
 }  // namespace
 
 std::string describe_spec(const engine::ModelSpec& model) {
@@ -126,6 +144,7 @@ std::string describe_spec(const engine::ModelSpec& model) {
   add_rows(text, "weights",
            {fmt::format("{} in fp32, {} in bf16", format_bytes(4 * elements),
                         format_bytes(2 * elements))});
+  add_rows(text, "generation keeps", cache_lines(model));
   return text;
 }
 

@@ -26,7 +26,7 @@ TextGenerator::TextGenerator(const kernels::KernelTable& kernels, const ModelSpe
     : kernels_(&kernels),
       sizes_(sizes),
       model_(spec, kernels, 1, std::max(sizes.context, sizes.texts), false,
-             {.cached_texts = sizes.texts}),
+             {.cached_texts = sizes.texts, .cache_form = sizes.cache}),
       weights_(std::move(weights)),
       tokens_(bytes_for(std::max(sizes.context, sizes.texts)), "tokens of a pass"),
       positions_(bytes_for(std::max(sizes.context, sizes.texts)), "positions of a pass"),

@@ -23,7 +23,9 @@ namespace train::engine {
 ///
 /// Invariant GEN-1: the log-probability of a token has the bits that the forward pass of training
 /// computes for it over the finished text (as far as that fits the context), alone and in any
-/// batch: kernels compute a row from that row and what it sees, in one order (on the CPU).
+/// batch: kernels compute a row from that row and what it sees, in one order (on the CPU). With
+/// CacheForm::latent it has those bits in the first pass over a text alone, and in all passes the
+/// same ones alone and in any batch.
 ///
 /// REQUIRES: kernels of the host. Ownership: owns its activations; borrows the weights (flat, one
 /// pointer per unit).
@@ -32,6 +34,7 @@ class TextGenerator {
   struct Sizes {
     std::int64_t context = 0;  ///< Tokens that the model sees at most.
     std::int64_t texts = 1;    ///< Texts continued at a time; more wait for a place.
+    CacheForm cache = CacheForm::expanded;
   };
   TextGenerator(const kernels::KernelTable& kernels, const ModelSpec& spec, const Sizes& sizes,
                 std::vector<const float*> weights);

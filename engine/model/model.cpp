@@ -35,7 +35,7 @@ std::vector<std::unique_ptr<LayerUnit>> build_units(const ModelSpec& spec,
                                                     const ActivationOptions& options) {
   const Checkpointing& checkpointing = options.checkpointing;
   TRAIN_CHECK(checkpointing.every >= 0, "checkpointing of every {}", checkpointing.every);
-  workspace.cached_texts(options.cached_texts);
+  workspace.cached_texts(options.cached_texts, options.cache_form);
   workspace.lean(options.lean.value_or(better_lean(spec, workspace.rows(), options)));
   const std::size_t lowest = workspace.with_gradient() ? lowest_trained_unit(spec) : 0;
   workspace.forward_only(lowest > 0);

@@ -27,6 +27,7 @@ struct ActivationOptions {
   kernels::DType dtype = kernels::DType::f32;
   /// Texts of seq_len tokens at most whose decoding state is kept (CacheUse); 0: of none.
   std::int64_t cached_texts = 0;
+  CacheForm cache_form = CacheForm::expanded;  ///< Of blocks that have the choice.
 };
 
 class HeadUnit;

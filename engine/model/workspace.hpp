@@ -76,6 +76,12 @@ struct ArenaPlan {
 /// that of layers and head.
 enum class Phase : std::uint8_t { block, branch, head };
 
+/// Form in which blocks that have the choice keep their decoding state.
+enum class CacheForm : std::uint8_t {
+  expanded,  ///< As the forward pass of training reads it: decoding has the bits of that.
+  latent,    ///< Narrower, what it is computed from: the same maths in another rounding.
+};
+
 /// Content of a slot: activations or their gradients, in the dtype of the workspace; or sums,
 /// statistics and angles, which are always fp32.
 enum class Content : std::uint8_t { elements, floats };
@@ -123,8 +129,12 @@ class Workspace {
                         std::int64_t count);
   /// Texts that are generated at once, of seq_len tokens at most; 0: none. Set before the first
   /// slot is reserved.
-  void cached_texts(std::int64_t texts) { cached_texts_ = texts; }
+  void cached_texts(std::int64_t texts, CacheForm form = CacheForm::expanded) {
+    cached_texts_ = texts;
+    cache_form_ = form;
+  }
   [[nodiscard]] std::int64_t cached_texts() const { return cached_texts_; }
+  [[nodiscard]] CacheForm cache_form() const { return cache_form_; }
   /// Decoding state of all cached_texts(): a buffer of one block alone, whose contents last from
   /// lane to lane (CacheUse).
   Slot keep_for_texts(const std::string& name, std::int64_t count,
@@ -212,6 +222,7 @@ class Workspace {
   bool lean_ = false;
   bool forward_only_ = false;
   std::int64_t cached_texts_ = 0;
+  CacheForm cache_form_ = CacheForm::expanded;
   std::size_t unit_ = 0;
   std::size_t sums_ = 0;
   std::size_t branch_ = 0;

@@ -183,6 +183,11 @@ TEST_CASE("options: generate has defaults and takes every option", "[actors][cli
   CHECK(plain.tokens == 200);
   CHECK(plain.temperature == 0.8);
   CHECK_FALSE(plain.step.has_value());
+  CHECK_FALSE(plain.latent_cache);
+  CHECK(accepted<GenerateOptions>({"generate", "a", "--cache", "latent"}).latent_cache);
+  CHECK_FALSE(accepted<GenerateOptions>({"generate", "a", "--cache", "expanded"}).latent_cache);
+  CHECK(refused({"generate", "a", "--cache", "none"}).find("wants expanded or latent") !=
+        std::string::npos);
   const auto full = accepted<GenerateOptions>(
       {"generate", "runs/a", "--prompt", "In the ", "--tokens", "7", "--temperature", "0.5",
        "--top-k", "5", "--top-p", "0.9", "--seed", "18446744073709551615", "--step", "0"});

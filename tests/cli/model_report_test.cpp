@@ -30,7 +30,8 @@ TEST_CASE("model report: layers of unlike kinds are described by their blocks",
         "attention: 2 heads of 8, 2 of keys and values, QK norm per head, rope 0, one matrix for "
         "q, k, v; LayerNorm before\n",
         "MLP: gelu MLP of 40; LayerNorm before\n", "1: moving average, then MLP\n",
-        "moving average: mean of 3 rows, one weight a column; LayerNorm before\n"}) {
+        "moving average: mean of 3 rows, one weight a column; LayerNorm before\n",
+        "generation keeps   256 bytes a token of a text in fp32\n"}) {
     CHECK_THAT(text, Catch::Matchers::Contains(line));
   }
 }

@@ -57,10 +57,11 @@ LinearSizes AdapterBlock::sizes_b(const BlockCall& call) const {
   return {call.lane.rows(), rank_, outputs_};
 }
 
-Elements AdapterBlock::inner(const BlockCall& call, ConstElements x) const {
+Elements AdapterBlock::inner(const BlockCall& call, ConstElements x, std::int64_t x_stride) const {
   const Elements u = workspace_->at(inner_);
-  kernels_->matmul(call.stream,
-                   output_product(sizes_a(call), x, call.weights + a_.offset, u, rank_));
+  auto product = output_product(sizes_a(call), x, call.weights + a_.offset, u, rank_);
+  product.lda = x_stride;
+  kernels_->matmul(call.stream, product);
   scale(call, u);
   return u;
 }
@@ -98,6 +99,28 @@ void AdapterBlock::backward_weight(const BlockCall& call, ConstElements dy, std:
     kernels_->matmul(call.stream, weight_product(sizes_b(call), dy, dy_stride, inner(call, x),
                                                  call.gradient + b_.gradient));
   }
+}
+
+void AdapterBlock::part_forward(const BlockCall& call, const LinearPart& part, ConstElements x,
+                                Elements y) const {
+  const Elements u = inner(call, x, part.x_stride);
+  auto product = output_product({call.lane.rows(), rank_, part.count, false}, u,
+                                call.weights + b_.offset + part.first * rank_, y, part.y_stride);
+  product.accumulate = true;
+  kernels_->matmul(call.stream, product);
+}
+
+void AdapterBlock::part_input(const BlockCall& call, const LinearPart& part, ConstElements x,
+                              Elements y) const {
+  const Elements u = workspace_->at(inner_);
+  kernels_->matmul(call.stream,
+                   input_product({call.lane.rows(), rank_, part.count, false}, x, part.x_stride,
+                                 call.weights + b_.offset + part.first * rank_, u));
+  scale(call, u);
+  auto product = input_product(sizes_a(call), u, rank_, call.weights + a_.offset, y);
+  product.ldc = part.y_stride;
+  product.accumulate = true;
+  kernels_->matmul(call.stream, product);
 }
 
 }  // namespace train::engine

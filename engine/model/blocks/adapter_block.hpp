@@ -28,10 +28,15 @@ class AdapterBlock {
   /// dA = du^T x and dB = dy^T u, overwritten; neither of what is frozen.
   void backward_weight(const BlockCall& call, ConstElements dy, std::int64_t dy_stride,
                        ConstElements x) const;
+  /// y += u B_part^T, and y += s x B_part A: what it adds to LinearBlock's of those names.
+  void part_forward(const BlockCall& call, const LinearPart& part, ConstElements x,
+                    Elements y) const;
+  void part_input(const BlockCall& call, const LinearPart& part, ConstElements x, Elements y) const;
 
  private:
   /// u, in scratch.
-  Elements inner(const BlockCall& call, ConstElements x) const;
+  Elements inner(const BlockCall& call, ConstElements x) const { return inner(call, x, inputs_); }
+  Elements inner(const BlockCall& call, ConstElements x, std::int64_t x_stride) const;
   void scale(const BlockCall& call, Elements values) const;
   [[nodiscard]] LinearSizes sizes_a(const BlockCall& call) const;
   [[nodiscard]] LinearSizes sizes_b(const BlockCall& call) const;

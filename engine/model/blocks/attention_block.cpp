@@ -63,6 +63,13 @@ std::string AttentionSpec::mistake() const {
                            heads, kv_heads);
 }
 
+std::optional<DecodingState> AttentionSpec::decoding_state(CacheForm form) const {
+  if (form != CacheForm::expanded) {
+    return std::nullopt;
+  }
+  return DecodingState{.of_token = 2 * kv_heads * head_dim, .tokens = window};
+}
+
 double AttentionSpec::score_flops(std::int64_t seq_len) const {
   return 4.0 * static_cast<double>(heads * head_dim) * mean_keys(seq_len, window);
 }

@@ -60,6 +60,7 @@ struct AttentionSpec final : BlockSpec {
   [[nodiscard]] std::vector<TensorRule> tensor_rules(const ModelSpec& model,
                                                      const BranchSpec& branch,
                                                      Dialect dialect) const override;
+  [[nodiscard]] std::optional<DecodingState> decoding_state(CacheForm form) const override;
   [[nodiscard]] std::int64_t widest_head() const override { return head_dim; }
 };
 

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -30,6 +31,12 @@ class Block {
   /// gradient of every trained parameter.
   virtual void backward(const BlockCall& call, ConstElements x, ConstElements dbranch,
                         Elements dx) = 0;
+};
+
+/// Decoding state that a block keeps of a text (CacheUse).
+struct DecodingState {
+  std::int64_t of_token = 0;  ///< Elements for a token.
+  std::int64_t tokens = 0;    ///< Only the last so many tokens have them; 0: all.
 };
 
 /// A block as plain data and its properties; callers read the properties, never the block's kind.
@@ -67,6 +74,10 @@ class BlockSpec {
                                                              const BranchSpec& /*branch*/,
                                                              Dialect /*dialect*/) const {
     return {};
+  }
+  /// What it keeps of a text in that form; nullopt: it has not that form, and keeps the other.
+  [[nodiscard]] virtual std::optional<DecodingState> decoding_state(CacheForm form) const {
+    return form == CacheForm::expanded ? std::optional(DecodingState{}) : std::nullopt;
   }
   /// Elements of its widest attention head; 0: it has none.
   [[nodiscard]] virtual std::int64_t widest_head() const { return 0; }

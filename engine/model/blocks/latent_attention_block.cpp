@@ -54,6 +54,11 @@ double LatentAttentionSpec::score_flops(std::int64_t seq_len) const {
   return 2.0 * static_cast<double>(heads * (plain_dim + rope_dim + value_dim)) * keys;
 }
 
+std::optional<DecodingState> LatentAttentionSpec::decoding_state(CacheForm form) const {
+  const std::int64_t expanded = heads * (plain_dim + rope_dim + value_dim);
+  return DecodingState{.of_token = form == CacheForm::latent ? key_rank + rope_dim : expanded};
+}
+
 std::vector<TensorRule> LatentAttentionSpec::tensor_rules(const ModelSpec& /*model*/,
                                                           const BranchSpec& branch,
                                                           Dialect dialect) const {
@@ -147,14 +152,8 @@ void LatentAttentionBlock::reserve(const BlockContext& context) {
   keys_ = w.keep_unless_lean(Phase::branch, context.prefix, "keys", rows * key_width());
   attended_ = kept("attended", value_width());
   lse_ = w.keep(context.prefix, "lse", rows * spec_.heads, Content::floats);
-  if (const std::int64_t texts = w.cached_texts(); texts > 0) {
-    cache_capacity_ = kernels::cache_capacity(w.seq_len(), 0);
-    const auto state = [&](const char* name, std::int64_t width) {
-      return w.keep_for_texts(context.prefix + name,
-                              texts * width * cache_capacity_ + kernels::KeyValueCache::slack);
-    };
-    cached_keys_ = state("cached keys", key_width());
-    cached_values_ = state("cached values", value_width());
+  if (w.cached_texts() > 0) {
+    reserve_cache(context.prefix);
   }
   dqueries_ = scratch("queries' gradient", key_width());
   dkeys_ = scratch("keys' gradient", key_width());
@@ -163,6 +162,28 @@ void LatentAttentionBlock::reserve(const BlockContext& context) {
   dkey_input_ = scratch("key latent's gradient", spec_.key_rank + spec_.rope_dim);
   dattended_ = scratch("dattended", value_width());
   delta_ = w.scratch_backward(Phase::branch, "delta", rows * spec_.heads, Content::floats);
+}
+
+void LatentAttentionBlock::reserve_cache(const std::string& prefix) {
+  Workspace& w = *workspace_;
+  const std::int64_t texts = w.cached_texts();
+  if (keeps_latents()) {
+    cache_capacity_ = w.seq_len();
+    cached_latents_ =
+        w.keep_for_texts(prefix + "cached latents", texts * cache_capacity_ * latent_width());
+    folded_queries_ =
+        w.scratch(Phase::branch, "folded queries", texts * spec_.heads * latent_width());
+    over_latents_ =
+        w.scratch(Phase::branch, "attended latents", texts * spec_.heads * spec_.key_rank);
+    return;
+  }
+  cache_capacity_ = kernels::cache_capacity(w.seq_len(), 0);
+  const auto state = [&](const char* name, std::int64_t width) {
+    return w.keep_for_texts(prefix + name,
+                            texts * width * cache_capacity_ + kernels::KeyValueCache::slack);
+  };
+  cached_keys_ = state("cached keys", key_width());
+  cached_values_ = state("cached values", value_width());
 }
 
 void LatentAttentionBlock::normalise(const BlockCall& call, const Latent& latent) const {
@@ -199,6 +220,9 @@ void LatentAttentionBlock::project_keys(const BlockCall& call, ConstElements x) 
                                       .dtype = workspace_->dtype()});
   normalise(call, key_latent_);
   rotation_.apply(call, workspace_->at(rotated_key_), {spec_.rope_dim, spec_.rope_dim}, 1, false);
+}
+
+void LatentAttentionBlock::expand(const BlockCall& call) const {
   key_value_->forward(call, workspace_->at(key_latent_.output), workspace_->at(up_), up_width());
   join_keys(call);
 }
@@ -225,37 +249,104 @@ kernels::KeyValueCache LatentAttentionBlock::cache() const {
           .value_dim = spec_.value_dim};
 }
 
-void LatentAttentionBlock::attend(const BlockCall& call) const {
+kernels::LatentCache LatentAttentionBlock::latent_cache() const {
+  return {.rows = workspace_->at(cached_latents_),
+          .capacity = cache_capacity_,
+          .latent_dim = spec_.key_rank,
+          .rope_dim = spec_.rope_dim};
+}
+
+void LatentAttentionBlock::append(const BlockCall& call) const {
   const Lane& lane = call.lane;
-  ConstElements values = workspace_->at(up_) + spec_.plain_dim;
-  if (lane.cache != CacheUse::none) {
-    kernels_->key_value_append(call.stream, {.k = workspace_->at(keys_),
-                                             .v = values,
-                                             .texts = lane.texts,
-                                             .positions = lane.positions,
-                                             .rows = lane.rows(),
-                                             .k_layout = key_layout(),
-                                             .v_layout = up_layout(),
-                                             .cache = cache(),
-                                             .dtype = workspace_->dtype()});
-  }
-  if (lane.cache == CacheUse::extend) {
-    kernels_->attention_cached(call.stream, {.q = workspace_->at(queries_),
-                                             .out = workspace_->at(attended_),
-                                             .texts = lane.texts,
-                                             .positions = lane.positions,
-                                             .rows = lane.rows(),
-                                             .heads = spec_.heads,
-                                             .q_layout = key_layout(),
-                                             .out_layout = value_layout(),
-                                             .cache = cache(),
-                                             .scale = scale_,
-                                             .dtype = workspace_->dtype()});
+  if (keeps_latents()) {
+    kernels_->latent_append(call.stream, {.latent = workspace_->at(key_latent_.output),
+                                          .key = workspace_->at(rotated_key_),
+                                          .texts = lane.texts,
+                                          .positions = lane.positions,
+                                          .rows = lane.rows(),
+                                          .latent_layout = key_latent_.layout(),
+                                          .key_layout = {spec_.rope_dim, 0},
+                                          .cache = latent_cache(),
+                                          .dtype = workspace_->dtype()});
     return;
   }
+  kernels_->key_value_append(call.stream, {.k = workspace_->at(keys_),
+                                           .v = workspace_->at(up_) + spec_.plain_dim,
+                                           .texts = lane.texts,
+                                           .positions = lane.positions,
+                                           .rows = lane.rows(),
+                                           .k_layout = key_layout(),
+                                           .v_layout = up_layout(),
+                                           .cache = cache(),
+                                           .dtype = workspace_->dtype()});
+}
+
+void LatentAttentionBlock::attend_cached(const BlockCall& call) const {
+  const Lane& lane = call.lane;
+  kernels_->attention_cached(call.stream, {.q = workspace_->at(queries_),
+                                           .out = workspace_->at(attended_),
+                                           .texts = lane.texts,
+                                           .positions = lane.positions,
+                                           .rows = lane.rows(),
+                                           .heads = spec_.heads,
+                                           .q_layout = key_layout(),
+                                           .out_layout = value_layout(),
+                                           .cache = cache(),
+                                           .scale = scale_,
+                                           .dtype = workspace_->dtype()});
+}
+
+void LatentAttentionBlock::attend_latents(const BlockCall& call) const {
+  const Lane& lane = call.lane;
+  TRAIN_CHECK(lane.rows() <= workspace_->cached_texts(), "{} rows of {} texts", lane.rows(),
+              workspace_->cached_texts());
+  const kernels::RowLayout folded{spec_.heads * latent_width(), latent_width()};
+  const kernels::RowLayout latents{spec_.heads * spec_.key_rank, spec_.key_rank};
+  Elements queries = workspace_->at(queries_), over_latents = workspace_->at(over_latents_);
+  for (std::int64_t head = 0; head < spec_.heads; ++head) {
+    const LinearPart keys{.first = head * up_dim(),
+                          .count = spec_.plain_dim,
+                          .x_stride = key_width(),
+                          .y_stride = latents.outer_stride};
+    key_value_->part_input(call, keys, queries + head * key_dim(),
+                           over_latents + head * spec_.key_rank);
+  }
+  kernels_->join_heads(call.stream, {.left = over_latents,
+                                     .right = queries + spec_.plain_dim,
+                                     .out = workspace_->at(folded_queries_),
+                                     .rows = lane.rows(),
+                                     .heads = spec_.heads,
+                                     .left_dim = spec_.key_rank,
+                                     .right_dim = spec_.rope_dim,
+                                     .left_layout = latents,
+                                     .right_layout = key_layout(),
+                                     .dtype = workspace_->dtype()});
+  kernels_->latent_cached(call.stream, {.q = workspace_->at(folded_queries_),
+                                        .out = over_latents,
+                                        .texts = lane.texts,
+                                        .positions = lane.positions,
+                                        .rows = lane.rows(),
+                                        .heads = spec_.heads,
+                                        .q_layout = folded,
+                                        .out_layout = latents,
+                                        .cache = latent_cache(),
+                                        .scale = scale_,
+                                        .dtype = workspace_->dtype()});
+  for (std::int64_t head = 0; head < spec_.heads; ++head) {
+    const LinearPart values{.first = head * up_dim() + spec_.plain_dim,
+                            .count = spec_.value_dim,
+                            .x_stride = latents.outer_stride,
+                            .y_stride = value_width()};
+    key_value_->part_forward(call, values, over_latents + head * spec_.key_rank,
+                             workspace_->at(attended_) + head * spec_.value_dim);
+  }
+}
+
+void LatentAttentionBlock::attend(const BlockCall& call) const {
+  const Lane& lane = call.lane;
   kernels_->attention_forward(call.stream, {.q = workspace_->at(queries_),
                                             .k = workspace_->at(keys_),
-                                            .v = values,
+                                            .v = workspace_->at(up_) + spec_.plain_dim,
                                             .out = workspace_->at(attended_),
                                             .lse = workspace_->floats_at(lse_),
                                             .positions = lane.positions,
@@ -276,7 +367,20 @@ void LatentAttentionBlock::forward_kept(const BlockCall& call, ConstElements x) 
   rotation_.fill_table(call);
   project_queries(call, x);
   project_keys(call, x);
-  attend(call);
+  const bool extends = call.lane.cache == CacheUse::extend;
+  if (!extends || !keeps_latents()) {
+    expand(call);
+  }
+  if (call.lane.cache != CacheUse::none) {
+    append(call);
+  }
+  if (!extends) {
+    attend(call);
+  } else if (keeps_latents()) {
+    attend_latents(call);
+  } else {
+    attend_cached(call);
+  }
 }
 
 void LatentAttentionBlock::forward_output(const BlockCall& call, Elements branch) {

@@ -48,6 +48,7 @@ struct LatentAttentionSpec final : BlockSpec {
   [[nodiscard]] std::vector<TensorRule> tensor_rules(const ModelSpec& model,
                                                      const BranchSpec& branch,
                                                      Dialect dialect) const override;
+  [[nodiscard]] std::optional<DecodingState> decoding_state(CacheForm form) const override;
   [[nodiscard]] std::int64_t widest_head() const override {
     return std::max(plain_dim + rope_dim, value_dim);
   }
@@ -55,7 +56,11 @@ struct LatentAttentionSpec final : BlockSpec {
 
 /// LatentAttentionSpec's form. Keeps the latents, queries, keys and values of a lane; as decoding
 /// state the keys and values of each head, which the cached kernels read with the bits of a whole
-/// lane.
+/// lane, or (CacheForm::latent) norm(c) and rope(k_r), which no head has for itself. With W_k,h and
+/// W_v,h the rows of W_kvb for a head, a new token then attends as
+///   q_n k_n = (q_n W_k,h) norm(c), and sum over keys of p v = W_v,h (sum over keys of p norm(c)):
+/// the query is folded once, and the result unfolded once, instead of each key and value. Rows
+/// that begin a text attend as in training.
 class LatentAttentionBlock final : public Block {
  public:
   LatentAttentionBlock(const BlockContext& context, const LatentAttentionSpec& spec,
@@ -95,10 +100,20 @@ class LatentAttentionBlock final : public Block {
   /// Queries of all heads, from their normalised latent, or from x.
   void expand_queries(const BlockCall& call, ConstElements x) const;
   void project_keys(const BlockCall& call, ConstElements x) const;
+  /// Keys and values of all heads.
+  void expand(const BlockCall& call) const;
   /// Keys of all heads, of their own parts and the rotated one.
   void join_keys(const BlockCall& call) const;
+  [[nodiscard]] bool keeps_latents() const { return workspace_->cache_form() == CacheForm::latent; }
+  [[nodiscard]] std::int64_t latent_width() const { return spec_.key_rank + spec_.rope_dim; }
+  void reserve_cache(const std::string& prefix);
   [[nodiscard]] kernels::KeyValueCache cache() const;
+  [[nodiscard]] kernels::LatentCache latent_cache() const;
+  /// Adds the lane's rows to the cache.
+  void append(const BlockCall& call) const;
   void attend(const BlockCall& call) const;
+  void attend_cached(const BlockCall& call) const;
+  void attend_latents(const BlockCall& call) const;
   void attend_backward(const BlockCall& call, ConstElements dattended) const;
   void queries_backward(const BlockCall& call, ConstElements x, Elements dx) const;
   void keys_backward(const BlockCall& call, ConstElements x, Elements dx) const;
@@ -119,6 +134,7 @@ class LatentAttentionBlock final : public Block {
   bool expands_again_ = false;  ///< Queries, keys and values are made again from the latents.
   std::int64_t cache_capacity_ = 0;
   Workspace::Slot cached_keys_ = 0, cached_values_ = 0;
+  Workspace::Slot cached_latents_ = 0, folded_queries_ = 0, over_latents_ = 0;
   Workspace::Slot dqueries_ = 0, dkeys_ = 0, dup_ = 0, drotated_ = 0, dkey_input_ = 0;
   Workspace::Slot dattended_ = 0, delta_ = 0;
 };

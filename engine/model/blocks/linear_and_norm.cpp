@@ -137,6 +137,34 @@ void LinearBlock::backward_weight(const BlockCall& call, ConstElements dy, std::
   }
 }
 
+void LinearBlock::part_forward(const BlockCall& call, const LinearPart& part, ConstElements x,
+                               Elements y) const {
+  const Options& o = options_;
+  TRAIN_CHECK(!o.bias && !o.transposed && part.first + part.count <= o.outputs);
+  ConstElements weight = call.weights + weight_.offset + part.first * o.inputs;
+  kernels::MatmulParams product =
+      output_product({call.lane.rows(), o.inputs, part.count, false}, x, weight, y, part.y_stride);
+  product.lda = part.x_stride;
+  kernels_->matmul(call.stream, product);
+  if (adapter_ && call.lane.adapters) {
+    adapter_->part_forward(call, part, x, y);
+  }
+}
+
+void LinearBlock::part_input(const BlockCall& call, const LinearPart& part, ConstElements x,
+                             Elements y) const {
+  const Options& o = options_;
+  TRAIN_CHECK(!o.bias && !o.transposed && part.first + part.count <= o.outputs);
+  ConstElements weight = call.weights + weight_.offset + part.first * o.inputs;
+  kernels::MatmulParams product =
+      input_product({call.lane.rows(), o.inputs, part.count, false}, x, part.x_stride, weight, y);
+  product.ldc = part.y_stride;
+  kernels_->matmul(call.stream, product);
+  if (adapter_ && call.lane.adapters) {
+    adapter_->part_input(call, part, x, y);
+  }
+}
+
 HeadNormBlock::HeadNormBlock(const BlockContext& context, const std::string& name,
                              const Options& options)
     : kernels_(&context.kernels),

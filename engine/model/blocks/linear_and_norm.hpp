@@ -47,6 +47,12 @@ class LinearBlock {
   void backward_weight(const BlockCall& call, ConstElements dy, std::int64_t dy_stride,
                        ConstElements x) const;
 
+  /// y = x P^T and y = x P, P the rows of W (and of what an adapter adds) for a part of the
+  /// outputs. REQUIRES: neither bias nor `transposed`.
+  void part_forward(const BlockCall& call, const LinearPart& part, ConstElements x,
+                    Elements y) const;
+  void part_input(const BlockCall& call, const LinearPart& part, ConstElements x, Elements y) const;
+
  private:
   [[nodiscard]] LinearSizes sizes(const BlockCall& call) const {
     return {call.lane.rows(), options_.inputs, options_.outputs, options_.transposed};

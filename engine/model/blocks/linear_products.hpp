@@ -14,6 +14,12 @@ struct LinearSizes {
   bool transposed = false;
 };
 
+/// Outputs [first, first + count) of a map, and elements between rows of its x and its y.
+struct LinearPart {
+  std::int64_t first = 0, count = 0;
+  std::int64_t x_stride = 0, y_stride = 0;
+};
+
 /// y = x W^T; `y_stride` elements lie between rows of y.
 [[nodiscard]] kernels::MatmulParams output_product(const LinearSizes& sizes, ConstElements x,
                                                    ConstElements weight, Elements y,

@@ -6,7 +6,9 @@
 #include <catch2/catch.hpp>
 #include <map>
 
+#include "engine/generate/cache_bytes.hpp"
 #include "engine/model/architectures/architectures.hpp"
+#include "engine/model/blocks/latent_attention_block.hpp"
 #include "engine/model/initial_weights.hpp"
 #include "tests/engine/rank/small_model.hpp"
 #include "tests/support/blocks/moving_average.hpp"
@@ -39,23 +41,32 @@ class Writer {
           for (std::size_t i = 0; i < rows.size(); ++i) {
             rows[i] = 0.8F + 0.05F * static_cast<float>(i % 7);
           }
+        } else if (parameter.adapter) {
+          for (std::size_t i = 0; i < rows.size(); ++i) {
+            rows[i] = 0.1F * static_cast<float>(i % 7) - 0.28F;
+          }
         }
       }
     }
   }
 
-  [[nodiscard]] TextGenerator generator(std::int64_t context, std::int64_t texts) const {
+  [[nodiscard]] TextGenerator generator(std::int64_t context, std::int64_t texts,
+                                        CacheForm cache = CacheForm::expanded) const {
     std::vector<const float*> weights;
     for (const auto& unit : units_) {
       weights.push_back(unit.data());
     }
-    return {kernels::cpu_backend(), spec_, {.context = context, .texts = texts}, weights};
+    return {kernels::cpu_backend(),
+            spec_,
+            {.context = context, .texts = texts, .cache = cache},
+            weights};
   }
 
   [[nodiscard]] Written write(std::int64_t context, std::int64_t texts,
                               const std::vector<Tokens>& prompts, std::int64_t tokens,
-                              int threads = 1, double temperature = 0.0) const {
-    TextGenerator writer = generator(context, texts);
+                              int threads = 1, double temperature = 0.0,
+                              CacheForm cache = CacheForm::expanded) const {
+    TextGenerator writer = generator(context, texts, cache);
     const auto stream = kernels::make_inline_stream(threads);
     Written written;
     writer.generate(*stream,
@@ -173,7 +184,7 @@ const std::map<std::string, std::string>& published_configs() {
   return configs;
 }
 
-Writer published_writer(const std::string& model_type) {
+ModelSpec published_spec(const std::string& model_type) {
   const std::string config = R"({"model_type": ")" + model_type +
                              R"(", "vocab_size": 61, "hidden_size": 32, "intermediate_size": 48,
       "num_hidden_layers": 3, "num_attention_heads": 4, "max_position_embeddings": 64, )" +
@@ -181,7 +192,11 @@ Writer published_writer(const std::string& model_type) {
   auto spec = spec_from_config(config, model_type, kContext);
   INFO((spec ? std::string() : spec.error().message));
   REQUIRE(spec.ok());
-  return Writer(*spec);
+  return *spec;
+}
+
+Writer published_writer(const std::string& model_type) {
+  return Writer(published_spec(model_type));
 }
 
 /// Prompts of unlike lengths; one takes the whole context but a token.
@@ -259,6 +274,98 @@ TEST_CASE("text generator: what training's loss says of a text is what its token
   std::vector<std::int32_t> targets(text.begin() + 1, text.end());
   targets.push_back(-1);
   CHECK(-sum == Approx(writer.cross_entropy(text, targets)).epsilon(1e-7));
+}
+
+/// Models of latent attention: with and without a latent of queries; with adapters on all maps,
+/// which are what they add to the up-projection's rows.
+std::vector<ModelSpec> latent_specs() {
+  std::vector<ModelSpec> specs = {published_spec("deepseek_v3")};
+  for (LayerSpec layer : specs.front().layers) {
+    CHECK(find_block<LatentAttentionSpec>(layer) != nullptr);
+  }
+  ModelSpec plain = specs.front();
+  for (LayerSpec& layer : plain.layers) {
+    auto attention = block_of<LatentAttentionSpec>(layer);
+    attention.query_rank = 0;
+    attention.query = "self_attn.q_proj";
+    layer.branches.front().block = std::make_shared<const LatentAttentionSpec>(attention);
+  }
+  specs.push_back(plain);
+  plain.lora = {.rank = 3, .alpha = 2.0, .targets = {"all-linear"}};
+  specs.push_back(plain);
+  return specs;
+}
+
+TEST_CASE("text generator: with kept latents a text's bits are its own, alone and in any batch",
+          "[engine][text_generator][GEN-1][latent_cache]") {
+  const std::vector<Tokens> prompts = some_prompts();
+  constexpr std::int64_t kNew = 12;
+  for (const ModelSpec& spec : latent_specs()) {
+    const Writer writer(spec);
+    CAPTURE(spec.lora.rank);
+    const Written alone = writer.write(kContext, 1, prompts, kNew, 1, 0.9, CacheForm::latent);
+    for (const std::int64_t texts : {2, 5, 8}) {
+      const Written together =
+          writer.write(kContext, texts, prompts, kNew, 3, 0.9, CacheForm::latent);
+      CHECK(together.tokens == alone.tokens);
+      for (const auto& [text, found] : together.log_probabilities) {
+        CHECK(same_bits(found, alone.log_probabilities.at(text)));
+      }
+    }
+  }
+}
+
+TEST_CASE("text generator: kept latents give the text of kept keys and values",
+          "[engine][text_generator][latent_cache]") {
+  const std::vector<Tokens> prompts = some_prompts();
+  constexpr std::int64_t kNew = 12;
+  for (const ModelSpec& spec : latent_specs()) {
+    const Writer writer(spec);
+    CAPTURE(spec.lora.rank);
+    const Written expected = writer.write(kContext, 5, prompts, kNew);
+    const Written found = writer.write(kContext, 5, prompts, kNew, 1, 0.0, CacheForm::latent);
+    CHECK(found.tokens == expected.tokens);
+    double worst = 0.0;
+    std::size_t others = 0;
+    for (const auto& [text, values] : expected.log_probabilities) {
+      const std::vector<float>& own = found.log_probabilities.at(text);
+      REQUIRE(own.size() == values.size());
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        const double off = std::abs(static_cast<double>(own[i]) - static_cast<double>(values[i]));
+        worst = std::max(worst, off);
+        others += own[i] != values[i] ? 1 : 0;
+      }
+      CHECK(own.front() == values.front());  // The first pass over a text is training's.
+    }
+    CHECK(worst < 2e-5);
+    CHECK(others > 0);  // Another rounding: the latents were read.
+  }
+}
+
+TEST_CASE("text generator: latents take a fraction of the memory of keys and values",
+          "[engine][text_generator][latent_cache]") {
+  const ModelSpec spec = published_spec("deepseek_v3");
+  const auto expanded = cache_bytes(spec, CacheForm::expanded);
+  const auto latent = cache_bytes(spec, CacheForm::latent);
+  REQUIRE((expanded && latent));
+  CHECK(expanded->token == 3 * 4 * 4 * (8 + 4 + 6));
+  CHECK(latent->token == 3 * 4 * (16 + 4));
+  // What a model of many texts allocates differs by as much.
+  constexpr std::int64_t kTexts = 64;
+  const auto planned = [&](std::int64_t texts, CacheForm form) {
+    return static_cast<std::int64_t>(planned_activation_bytes(
+        spec, 1, kContext, false, {.cached_texts = texts, .cache_form = form}));
+  };
+  const std::int64_t saved =
+      planned(kTexts, CacheForm::expanded) - planned(kTexts, CacheForm::latent);
+  const std::int64_t scratch = kTexts * 4 * 4 * (16 + 4 + 16);
+  const std::int64_t all = kTexts * kContext * (expanded->token - latent->token);
+  CHECK(saved >= all - 2 * scratch);
+  CHECK_FALSE(cache_bytes(published_spec("llama"), CacheForm::latent));
+  const auto windows = cache_bytes(published_spec("gemma3_text"), CacheForm::expanded);
+  REQUIRE(windows);
+  CHECK(windows->token == 3 * 4 * 2 * 8);
+  CHECK(windows->windows.at(17) == 2 * 4 * 2 * 8);
 }
 
 TEST_CASE("text generator: a text that is told to end leaves its place to the next",
