@@ -28,7 +28,8 @@ Result<int> run_command(int argc, const char* const* argv) {
   const int exit_code = TRAIN_TRY(command.run());
   const int lost = standard_output().failure();
   // Training does not depend on its lines; what other commands print is their result.
-  const bool trains = std::any_cast<RunOptions>(&command.options) != nullptr;
+  const bool trains = std::any_cast<RunOptions>(&command.options) != nullptr ||
+                      std::any_cast<QuickstartOptions>(&command.options) != nullptr;
   if (lost != 0 && exit_code == kExitFinished && !trains) {
     return failure(
         fmt::format("cannot write the output to the end: {}; make room, or send it "

@@ -31,6 +31,13 @@ struct RunOptions {
   std::optional<std::int64_t> nodes;       ///< Overrides parallel.nodes; 1 or more.
 };
 
+/// actortrain quickstart [DIRECTORY]
+struct QuickstartOptions {
+  std::string directory = "quickstart";  ///< New, empty, or of an earlier quickstart.
+  std::string text;                      ///< File to train on; empty: the text of the package.
+  std::vector<std::string> set;          ///< As in RunOptions.
+};
+
 /// actortrain plan CONFIG
 struct PlanOptions {
   std::string config;                 ///< Path of the run file.

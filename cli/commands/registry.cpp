@@ -4,6 +4,7 @@
 /// the file of that name. A macro, because a table would name each twice: to declare it and to call
 /// it.
 #define TRAIN_COMMANDS(COMMAND) \
+  COMMAND(quickstart)           \
   COMMAND(run)                  \
   COMMAND(plan)                 \
   COMMAND(submit)               \

@@ -1,3 +1,5 @@
+#include "cli/commands/run.hpp"
+
 #include <chrono>
 #include <numeric>
 
@@ -259,6 +261,8 @@ Result<int> train(const configs::RunConfig& config, const RunOptions& options,
   return code;
 }
 
+}  // namespace
+
 Result<int> run_training(const RunOptions& options) {
   watch_signals();
   const QueuedOutput output(options.json);
@@ -275,8 +279,6 @@ Result<int> run_training(const RunOptions& options) {
   const Result<int> code = train(config, options, configs::idle_key_notes(config, places));
   return code ? code : configs::with_place(code.error(), config, places);
 }
-
-}  // namespace
 
 /// REQUIRES: block_signals().
 void describe_run(CommandSyntaxes& commands) {

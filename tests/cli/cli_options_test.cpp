@@ -284,6 +284,16 @@ TEST_CASE("options: tokenize and detokenize", "[actors][cli]") {
   CHECK(refused({"tokenize"}).find("--tokenizer") != std::string::npos);
 }
 
+TEST_CASE("options: quickstart takes a directory, a text and overrides", "[actors][cli]") {
+  CHECK(accepted<QuickstartOptions>({"quickstart"}).directory == "quickstart");
+  const auto full = accepted<QuickstartOptions>(
+      {"quickstart", "first", "--text", "a.txt", "--set", "run.steps=3", "--set", "run.seed=1"});
+  CHECK(full.directory == "first");
+  CHECK(full.text == "a.txt");
+  CHECK(full.set == std::vector<std::string>{"run.steps=3", "run.seed=1"});
+  CHECK(refused({"quickstart", ""}).find("the directory's name is empty") != std::string::npos);
+}
+
 TEST_CASE("options: config keys and version", "[actors][cli]") {
   CHECK(accepted<KeysOptions>({"config", "keys"}).prefix.empty());
   CHECK(accepted<KeysOptions>({"config", "keys", "model"}).prefix == "model");
