@@ -250,6 +250,9 @@ struct KeysOptions {
   std::string prefix;  ///< Empty: all keys, as the documentation's table.
 };
 
+/// actortrain config schema
+struct SchemaOptions {};
+
 /// actortrain completion
 struct CompletionOptions {};
 

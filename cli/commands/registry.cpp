@@ -32,6 +32,7 @@
   COMMAND(detokenize)           \
   COMMAND(render)               \
   COMMAND(config_keys)          \
+  COMMAND(config_schema)        \
   COMMAND(completion)           \
   COMMAND(manual)               \
   COMMAND(version)              \

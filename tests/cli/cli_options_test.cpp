@@ -294,7 +294,8 @@ TEST_CASE("options: quickstart takes a directory, a text and overrides", "[actor
   CHECK(refused({"quickstart", ""}).find("the directory's name is empty") != std::string::npos);
 }
 
-TEST_CASE("options: config keys and version", "[actors][cli]") {
+TEST_CASE("options: config keys, its schema and version", "[actors][cli]") {
+  CHECK(parsed({"config", "schema"}).ok());
   CHECK(accepted<KeysOptions>({"config", "keys"}).prefix.empty());
   CHECK(accepted<KeysOptions>({"config", "keys", "model"}).prefix == "model");
   accepted<VersionOptions>({"version"});

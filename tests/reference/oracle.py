@@ -47,6 +47,8 @@ COMPARISONS = {
                              "greedy continuations of SmolLM2-135M with those of transformers"),
     "configs": Comparison("config_check.py", [PROGRAM],
                           "models of every kind of config.json with transformers, before and after convert"),
+    "schema": Comparison("schema_check.py", [PROGRAM],
+                         "the schema of run files with what the program reads, by jsonschema"),
     "training": Comparison("compare_smollm2.py", [WORK / "smollm2", 20],
                            "losses of SmolLM2-135M trained here and by transformers"),
     "fixtures": Comparison("compare_fixtures.py", [],
