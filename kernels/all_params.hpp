@@ -22,3 +22,5 @@
 #include "kernels/optimizer/global_norm.hpp"
 #include "kernels/optimizer/muon.hpp"
 #include "kernels/rope/rope.hpp"
+#include "kernels/state_space/causal_conv.hpp"
+#include "kernels/state_space/selective_scan.hpp"

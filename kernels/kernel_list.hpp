@@ -47,6 +47,10 @@
   KERNEL(gather_rows, GatherRowsParams)                          \
   KERNEL(combine_rows, CombineRowsParams)                        \
   KERNEL(slot_weights_backward, SlotWeightsBackwardParams)       \
+  KERNEL(causal_conv_forward, CausalConvForwardParams)           \
+  KERNEL(causal_conv_backward, CausalConvBackwardParams)         \
+  KERNEL(selective_scan_forward, SelectiveScanForwardParams)     \
+  KERNEL(selective_scan_backward, SelectiveScanBackwardParams)   \
   KERNEL(head_loss, HeadLossParams)                              \
   KERNEL(token_log_probs, TokenLogProbsParams)                   \
   KERNEL(logits_log_probs, LogitsLogProbsParams)                 \
