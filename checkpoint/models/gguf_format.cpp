@@ -20,7 +20,7 @@ namespace {
 
 using storage::GgufType;
 
-constexpr std::size_t kPieceElements = std::size_t{1} << 22;  // A multiple of any block.
+constexpr std::size_t kQuantisedElements = std::size_t{1} << 22;  // A multiple of any block.
 
 struct KindNames {
   GgufKind kind;
@@ -198,7 +198,7 @@ Status GgufFormat::encode(const ExportTensor& tensor, std::span<const float> ele
   const GgufType& type = gguf_type_of(tensor, settings_);
   std::vector<std::byte> bytes;
   while (!elements.empty()) {
-    const auto piece = elements.first(std::min(elements.size(), kPieceElements));
+    const auto piece = elements.first(std::min(elements.size(), kQuantisedElements));
     bytes.resize(piece.size() / type.block_elements * type.block_bytes);
     if (!encode_on_cores(type, piece, bytes)) {
       return user_error(fmt::format(

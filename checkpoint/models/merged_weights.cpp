@@ -11,11 +11,11 @@
 namespace train::checkpoint {
 namespace {
 
-constexpr std::int64_t kPieceElements = std::int64_t{1} << 20;
-constexpr std::size_t kBlock = 512;  // Elements that are sorted side by side.
+constexpr std::int64_t kMergedElements = std::int64_t{1} << 20;
+constexpr std::size_t kSortedElements = 512;  // Elements that are sorted side by side.
 
 /// Products of a block, a row for each model.
-using Products = std::vector<std::array<double, kBlock>>;
+using Products = std::vector<std::array<double, kSortedElements>>;
 
 /// Sorts each column, by exchanges of neighbours that need no branch.
 void sort_columns(Products& products, std::size_t count) {
@@ -38,7 +38,7 @@ void sort_columns(Products& products, std::size_t count) {
 Status MergedWeights::read_rows(const engine::Parameter& parameter, std::int64_t first_row,
                                 std::int64_t rows, std::span<float> out) const {
   const std::int64_t step =
-      whole_ ? rows : std::max<std::int64_t>(1, kPieceElements / parameter.cols());
+      whole_ ? rows : std::max<std::int64_t>(1, kMergedElements / parameter.cols());
   for (std::int64_t done = 0; done < rows; done += step) {
     const std::int64_t count = std::min(step, rows - done);
     TRAIN_RETURN_IF_ERROR(merge(parameter, first_row + done, count,
@@ -57,8 +57,8 @@ Status MergedWeights::merge(const engine::Parameter& parameter, std::int64_t fir
   }
   Products products(models_.size());
   bool finite = true;
-  for (std::size_t begin = 0; begin < out.size(); begin += kBlock) {
-    const std::size_t count = std::min(kBlock, out.size() - begin);
+  for (std::size_t begin = 0; begin < out.size(); begin += kSortedElements) {
+    const std::size_t count = std::min(kSortedElements, out.size() - begin);
     for (std::size_t m = 0; m < models_.size(); ++m) {
       for (std::size_t i = 0; i < count; ++i) {
         products[m][i] = models_[m].share * static_cast<double>(values[m][begin + i]);

@@ -13,7 +13,7 @@
 namespace train::checkpoint {
 namespace {
 
-constexpr std::size_t kPieceElements = std::size_t{1} << 18;
+constexpr std::size_t kConvertedElements = std::size_t{1} << 18;
 
 class SafetensorsOut final : public ExportFile {
  public:
@@ -88,7 +88,7 @@ Status SafetensorsFormat::encode(const ExportTensor& tensor, std::span<const flo
   const ExportType type = type_of(tensor);
   std::vector<std::byte> bytes;
   while (!elements.empty()) {
-    const auto piece = elements.first(std::min(elements.size(), kPieceElements));
+    const auto piece = elements.first(std::min(elements.size(), kConvertedElements));
     bytes.resize(piece.size() * storage::size_of(type));
     if (!storage::from_floats(type, piece, bytes)) {
       return user_error(
