@@ -239,18 +239,123 @@ void add_gpt_neox(GgufKeys& keys, Json& config) {
   }
 }
 
+/// Number of layers without those that predict further tokens, which llama.cpp does not run.
+void leave_out_further_layers(GgufKeys& keys, Json& config) {
+  const std::uint64_t more = keys.count(kGgufFurtherLayers, 0);
+  const auto layers = config["num_hidden_layers"].get<std::uint64_t>();
+  if (more >= layers) {
+    keys.refuse(kGgufFurtherLayers, fmt::format("the file has {} layers", layers));
+    return;
+  }
+  config["num_hidden_layers"] = layers - more;
+  config["num_nextn_predict_layers"] = 0;
+}
+
+/// Adds experts that are chosen by sigmoids. `gating`: function of files that do not name it.
+void add_sigmoid_experts(GgufKeys& keys, Json& config, std::uint64_t gating) {
+  constexpr std::uint64_t kSigmoid = 2;
+  if (keys.count("expert_gating_func", gating) != kSigmoid) {
+    keys.refuse("expert_gating_func", "2, sigmoids, is supported");
+  }
+  add_experts(keys, "n_routed_experts", config);
+  config["n_shared_experts"] = keys.count("expert_shared_count", 0);
+  config["moe_intermediate_size"] = keys.count("expert_feed_forward_length");
+  config["first_k_dense_replace"] = keys.count("leading_dense_block_count", 0);
+  config["routed_scaling_factor"] = keys.real("expert_weights_scale", 1.0);
+  config["norm_topk_prob"] = keys.flag("expert_weights_norm", false);
+  config["n_group"] = keys.count("expert_group_count", 1);
+  config["topk_group"] = keys.count("expert_group_used_count", 1);
+  leave_out_further_layers(keys, config);
+}
+
+/// DeepSeek-V3 and R1. Files of 2025 and later have the widths of latents as those of keys and
+/// values, and the heads' own as "mla"; their queries and keys are in the published order.
+void add_deepseek2(GgufKeys& keys, Json& config) {
+  config["model_type"] = "deepseek_v3";
+  config["hidden_act"] = "silu";
+  const auto rotary = config["head_dim"].get<std::uint64_t>();
+  config.erase("head_dim");
+  const std::uint64_t query_rank = keys.count("attention.q_lora_rank", 0);
+  config["q_lora_rank"] = query_rank == 0 ? Json() : Json(query_rank);
+  config["kv_lora_rank"] = keys.count("attention.kv_lora_rank");
+  const bool of_latents = keys.has("attention.key_length_mla");
+  const char* const key = of_latents ? "attention.key_length_mla" : "attention.key_length";
+  const char* const value = of_latents ? "attention.value_length_mla" : "attention.value_length";
+  if (of_latents) {
+    keys.ignore({"attention.key_length", "attention.value_length"});
+  }
+  const std::uint64_t width = keys.count(key);
+  if (width <= rotary) {
+    keys.refuse(key, fmt::format("{} elements of it are rotated", rotary));
+  } else {
+    config["qk_nope_head_dim"] = width - rotary;
+  }
+  config["qk_rope_head_dim"] = rotary;
+  config["v_head_dim"] = keys.count(value);
+  config["num_key_value_heads"] = config["num_attention_heads"];
+  config["rope_interleave"] = true;
+  if (config.contains("rope_scaling") && config["rope_scaling"]["rope_type"] == "yarn" &&
+      keys.has("rope.scaling.yarn_log_multiplier")) {
+    // A tenth of the factor, in single precision.
+    const double gain = std::round(1e7 * keys.real("rope.scaling.yarn_log_multiplier")) / 1e6;
+    config["rope_scaling"]["mscale"] = gain;
+    config["rope_scaling"]["mscale_all_dim"] = gain;
+  }
+  for (const char* const groups : {"expert_group_count", "expert_group_used_count"}) {
+    if (!keys.has(groups)) {
+      keys.refuse(groups,
+                  "the file does not say from how many groups experts are chosen; give the model's "
+                  "own directory");
+    }
+  }
+  add_sigmoid_experts(keys, config, 0);
+}
+
+void add_glm4_moe(GgufKeys& keys, Json& config) {
+  config["model_type"] = "glm4_moe";
+  config["hidden_act"] = "silu";
+  config["attention_bias"] = layers_have(keys, "attn_q.bias");
+  config["use_qk_norm"] = layers_have(keys, "attn_q_norm.weight");
+  config["partial_rotary_factor"] = config.value("partial_rotary_factor", 1.0);
+  add_sigmoid_experts(keys, config, 2);
+}
+
+/// GPT-OSS. What files do not say is as published: every second layer has the window, and yarn's
+/// bounds are not rounded.
+void add_gpt_oss(GgufKeys& keys, Json& config) {
+  config["model_type"] = "gpt_oss";
+  config["hidden_act"] = "silu";
+  config["attention_bias"] = layers_have(keys, "attn_q.bias");
+  config["sliding_window"] = keys.count("attention.sliding_window");
+  if (const auto types = layer_types(keys, config["num_hidden_layers"].get<std::uint64_t>())) {
+    config["layer_types"] = *types;
+  }
+  if (!config.contains("rope_scaling")) {
+    config["rope_scaling"] = {{"rope_type", "default"}};
+  } else if (config["rope_scaling"]["rope_type"] == "yarn") {
+    config["rope_scaling"]["truncate"] = false;
+  }
+  add_experts(keys, "num_local_experts", config);
+  config["intermediate_size"] =
+      keys.count("expert_feed_forward_length", config["intermediate_size"].get<std::uint64_t>());
+}
+
 /// Architecture of GGUF files.
 struct GgufArchitecture {
   std::string_view name;  ///< general.architecture.
   /// Adds the keys of this family to a config.json with the common keys. Mistakes go to `keys`.
   void (*add_own)(GgufKeys& keys, Json& config);
   bool may_have_experts = false;
+  bool latent = false;  ///< Latent attention: widths of heads are its own.
 };
 constexpr std::array kArchitectures = {
     GgufArchitecture{"llama", add_llama, true},
     GgufArchitecture{"olmoe", add_olmoe, true},
     GgufArchitecture{"qwen2moe", add_qwen2_moe, true},
     GgufArchitecture{"qwen3moe", add_qwen3_moe, true},
+    GgufArchitecture{"deepseek2", add_deepseek2, true, true},
+    GgufArchitecture{"glm4moe", add_glm4_moe, true},
+    GgufArchitecture{"gpt-oss", add_gpt_oss, true},
     GgufArchitecture{"qwen2", add_qwen2},
     GgufArchitecture{"qwen3", add_qwen3},
     GgufArchitecture{"gemma2", add_gemma2},
@@ -287,27 +392,34 @@ const char* torch_dtype_of(const GgufEntry& embedding) {
                                         : "bfloat16";
 }
 
-/// Reads or refuses the keys common to all families.
-Json common_config(GgufKeys& keys, const GgufEntry& embedding, bool tied) {
-  const std::uint64_t heads = keys.count("attention.head_count");
-  const std::uint64_t width = keys.count("embedding_length");
-  Json config = {
-      {"model_type", ""},
-      {"vocab_size", embedding.shape.front()},
-      {"hidden_size", width},
-      {"intermediate_size", keys.count("feed_forward_length")},
-      {"num_hidden_layers", keys.count("block_count")},
-      {"num_attention_heads", heads},
-      {"num_key_value_heads", keys.count("attention.head_count_kv", heads)},
-      {"head_dim", keys.count("attention.key_length", width / std::max<std::uint64_t>(1, heads))},
-      {"max_position_embeddings", keys.count("context_length")},
-      {"rms_norm_eps", keys.real("attention.layer_norm_rms_epsilon", 1e-5)},
-      {"tie_word_embeddings", tied},
-      {"torch_dtype", torch_dtype_of(embedding)}};
-  if (keys.count("attention.value_length", config["head_dim"].get<std::uint64_t>()) !=
-      config["head_dim"].get<std::uint64_t>()) {
+/// Width of a head; of latent attention that of the rotated part.
+std::uint64_t head_dim_of(GgufKeys& keys, bool latent, std::uint64_t otherwise) {
+  if (latent) {
+    return keys.count("rope.dimension_count");
+  }
+  const std::uint64_t width = keys.count("attention.key_length", otherwise);
+  if (keys.count("attention.value_length", width) != width) {
     keys.refuse("attention.value_length", "values as wide as keys are supported");
   }
+  return width;
+}
+
+/// Reads or refuses the keys common to all families.
+Json common_config(GgufKeys& keys, const GgufEntry& embedding, bool tied, bool latent) {
+  const std::uint64_t heads = keys.count("attention.head_count");
+  const std::uint64_t width = keys.count("embedding_length");
+  Json config = {{"model_type", ""},
+                 {"vocab_size", embedding.shape.front()},
+                 {"hidden_size", width},
+                 {"intermediate_size", keys.count("feed_forward_length")},
+                 {"num_hidden_layers", keys.count("block_count")},
+                 {"num_attention_heads", heads},
+                 {"num_key_value_heads", keys.count("attention.head_count_kv", heads)},
+                 {"head_dim", head_dim_of(keys, latent, width / std::max<std::uint64_t>(1, heads))},
+                 {"max_position_embeddings", keys.count("context_length")},
+                 {"rms_norm_eps", keys.real("attention.layer_norm_rms_epsilon", 1e-5)},
+                 {"tie_word_embeddings", tied},
+                 {"torch_dtype", torch_dtype_of(embedding)}};
   if (!keys.flag("attention.causal", true)) {
     keys.refuse("attention.causal", "attention is causal here");
   }
@@ -340,7 +452,7 @@ Result<Json> gguf_config(const GgufFile& file) {
     tied = TRAIN_TRY(is_embedding(file, *head, *embedding));
   }
   GgufKeys keys(file, std::string(given));
-  Json config = common_config(keys, *embedding, tied);
+  Json config = common_config(keys, *embedding, tied, architecture->latent);
   for (const auto& [key, of] : {std::pair("bos_token_id", "tokenizer.ggml.bos_token_id"),
                                 std::pair("eos_token_id", "tokenizer.ggml.eos_token_id"),
                                 std::pair("pad_token_id", "tokenizer.ggml.padding_token_id")}) {

@@ -4,9 +4,11 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <charconv>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -37,6 +39,29 @@ engine::TensorPart unstacked(engine::TensorPart part) {
   part.stored %= elements;
   part.shape.erase(part.shape.begin());
   return part;
+}
+
+/// Files from before May 2025 have the up-projection of latent attention as it was published: the
+/// name of that tensor, where `part` is one of the two that newer files have.
+std::string joined_name(const std::string& part) {
+  for (const std::string_view half : {"attn_k_b.weight", "attn_v_b.weight"}) {
+    if (part.ends_with(half)) {
+      return part.substr(0, part.size() - half.size()) + "attn_kv_b.weight";
+    }
+  }
+  return {};
+}
+
+/// Number of the layer in "blk.46.attn_norm.weight"; of another name nothing.
+std::optional<std::uint64_t> layer_of(std::string_view name) {
+  constexpr std::string_view kBegin = "blk.";
+  std::uint64_t layer = 0;
+  if (!name.starts_with(kBegin)) {
+    return std::nullopt;
+  }
+  name.remove_prefix(kBegin.size());
+  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), layer);
+  return error == std::errc() ? std::optional(layer) : std::nullopt;
 }
 
 }  // namespace
@@ -72,6 +97,11 @@ Status GgufModel::check(const engine::ModelSpec& model) {
     if (mapped.parts.empty()) {
       return user_error(fmt::format("{}: tensor {} is missing", path, mapped.parameter.name));
     }
+    if (const std::string joined = joined_name(mapped.parts.front().name);
+        file_.find(mapped.parts.front().name) == nullptr && file_.find(joined) != nullptr) {
+      const engine::TensorRule whole{.parameter = mapped.parameter.name, .stored = joined};
+      mapped.parts = engine::parts_of(mapped.parameter, {&whole, 1});
+    }
     for (engine::TensorPart& part : mapped.parts) {
       const storage::GgufEntry* entry = file_.find(part.name);
       if (entry == nullptr && part.name.find(kStackEnd) != std::string::npos) {
@@ -90,8 +120,10 @@ Status GgufModel::check(const engine::ModelSpec& model) {
       wanted.insert(part.name);
     }
   }
+  const bool has_further = further_layers() > 0;
   for (const storage::GgufEntry& entry : file_.entries()) {
-    if (!wanted.contains(entry.name)) {
+    const bool further = has_further && layer_of(entry.name).value_or(0) >= model.layers.size();
+    if (!further && !wanted.contains(entry.name)) {
       return user_error(fmt::format("{}: tensor {} is not part of such a model", path, entry.name));
     }
   }
@@ -101,6 +133,11 @@ Status GgufModel::check(const engine::ModelSpec& model) {
     map_.emplace(std::move(name), std::move(mapped));
   }
   return {};
+}
+
+std::uint64_t GgufModel::further_layers() const {
+  const auto* architecture = file_.value_of<std::string>("general.architecture");
+  return file_.count_of(fmt::format("{}.{}", *architecture, kGgufFurtherLayers)).value_or(0);
 }
 
 Status GgufModel::read_rows(const engine::Parameter& parameter, std::int64_t first_row,

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <map>
 #include <span>
@@ -28,6 +29,8 @@ class GgufModel final : public engine::WeightSource {
   [[nodiscard]] const storage::GgufFile& file() const { return file_; }
   /// Lossless dtype for the file's elements; for a quantized file bfloat16.
   [[nodiscard]] storage::WeightType type() const { return type_; }
+  /// Number of its last layers, which predict further tokens and are left out.
+  [[nodiscard]] std::uint64_t further_layers() const;
   /// Finds the tensors of the model that config_text() describes. Errors (user): a tensor is
   /// missing, has another shape or is unused; names it.
   [[nodiscard]] Status check(const engine::ModelSpec& model);

@@ -102,9 +102,6 @@ Json yarn_of(GgufKeys& keys, double factor) {
   if (keys.real("rope.scaling.yarn_ext_factor", 1.0) != 1.0) {
     keys.refuse("rope.scaling.yarn_ext_factor", "1 is supported");
   }
-  if (keys.real("rope.scaling.yarn_log_multiplier", 0.0) != 0.0) {
-    keys.refuse("rope.scaling.yarn_log_multiplier", "0 is supported");
-  }
   for (const auto& [key, of] : {std::pair("beta_fast", "rope.scaling.yarn_beta_fast"),
                                 std::pair("beta_slow", "rope.scaling.yarn_beta_slow"),
                                 std::pair("attention_factor", "rope.scaling.yarn_attn_factor")}) {

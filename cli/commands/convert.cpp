@@ -61,6 +61,10 @@ Result<Conversion> open_gguf(const std::string& path) {
   const auto file = std::make_shared<checkpoint::GgufModel>(std::move(opened));
   auto model = TRAIN_TRY(engine::spec_from_config(file->config_text(), path, 0));
   TRAIN_RETURN_IF_ERROR(file->check(model));
+  if (const std::uint64_t further = file->further_layers(); further > 0) {
+    show_notes(path, {fmt::format("its last layers, {} that predict further tokens, are left out",
+                                  further)});
+  }
   auto texts = TRAIN_TRY(data::gguf_tokenizer_files(file->file()));
   if (texts.empty()) {
     show_notes(path, {data::unknown_gguf_tokenizer(file->file())});

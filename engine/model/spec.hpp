@@ -84,7 +84,9 @@ struct ModelSpec {
   float residual_scale = 1.0F;  ///< c in x + c * branch(x).
   float z_loss_coeff = 0.0F;
   bool transposed_linears = false;  ///< Layers' matrices are [inputs, outputs] (GPT-2).
-  std::int64_t max_positions = 0;   ///< Limit in the configuration; 0: none is given.
+  /// Name that GGUF files have for the norm before MLPs and experts.
+  std::string gguf_mlp_norm = "ffn_norm";
+  std::int64_t max_positions = 0;  ///< Limit in the configuration; 0: none is given.
   /// The keys of a config.json that say `ropes`, in both of its dialects: a JSON object as text.
   std::string rope_keys = {};
   /// Configuration keys that no part of the function reads; for people.

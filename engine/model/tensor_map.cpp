@@ -211,7 +211,7 @@ TensorRule norm_rule(const NormSpec& norm, std::string stored) {
       .parameter = norm.name, .stored = std::move(stored), .added = norm.plus_one ? 1.0F : 0.0F};
 }
 
-void add_norm_rules(const BranchSpec& branch, const std::array<const char*, 2>& stored,
+void add_norm_rules(const BranchSpec& branch, const std::array<std::string, 2>& stored,
                     std::vector<TensorRule>& rules) {
   const std::optional<NormSpec>* norms[] = {&branch.pre, &branch.post};
   for (std::size_t i = 0; i < 2; ++i) {

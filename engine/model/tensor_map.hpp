@@ -63,7 +63,7 @@ struct TensorRule {
 /// Rule of a norm's weight.
 [[nodiscard]] TensorRule norm_rule(const NormSpec& norm, std::string stored);
 /// Adds the rules of the norms before and behind a branch, where it has them.
-void add_norm_rules(const BranchSpec& branch, const std::array<const char*, 2>& stored,
+void add_norm_rules(const BranchSpec& branch, const std::array<std::string, 2>& stored,
                     std::vector<TensorRule>& rules);
 
 /// A loop over elements of a parameter and of a stored tensor: their number, the step in each.

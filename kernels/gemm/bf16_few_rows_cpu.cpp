@@ -144,7 +144,9 @@ void matmul_bf16_few_rows_piece(const MatmulParams& p, const Piece& piece) {
 void matmul_bf16_few_rows(const MatmulParams& p, int threads) {
   const Bf16Pair* a = rounded_rows(p);
   const std::int64_t pieces = std::int64_t{8} * threads;
-  const std::int64_t columns = divide_up(divide_up(p.n, pieces), kPairLanes) * kPairLanes;
+  const std::int64_t least = kElementBlock / std::max<std::int64_t>(p.k, 1);  // As in fp32.
+  const std::int64_t columns =
+      divide_up(std::max(divide_up(p.n, pieces), least), kPairLanes) * kPairLanes;
   parallel_blocks(threads, p.n, columns,
                   [&](std::int64_t begin, std::int64_t end) { multiply_range(p, a, begin, end); });
 }

@@ -220,7 +220,9 @@ void matmul_few_rows_piece(const MatmulParams& p, const Piece& piece) {
 void matmul_few_rows(const MatmulParams& p, int threads) {
   constexpr std::int64_t whole = 48;  // Columns: whole vectors of every instruction set.
   const std::int64_t pieces = std::int64_t{8} * threads;
-  const std::int64_t columns = divide_up(divide_up(p.n, pieces), whole) * whole;
+  // A small product stays on its thread: another takes longer to come than the product lasts.
+  const std::int64_t least = kElementBlock / std::max<std::int64_t>(p.k, 1);
+  const std::int64_t columns = divide_up(std::max(divide_up(p.n, pieces), least), whole) * whole;
   parallel_blocks(threads, p.n, columns, [&](std::int64_t begin, std::int64_t end) {
     matmul_few_rows_piece(p, {.row = 0, .rows = p.m, .column = begin, .columns = end - begin});
   });

@@ -1,6 +1,7 @@
 #include "storage/weight_files/gguf_blocks.hpp"
 
 #include <array>
+#include <bit>
 
 #include "base/check.hpp"
 #include "storage/weight_files/element_types.hpp"
@@ -150,6 +151,22 @@ void dequantize_q6_k(const std::byte* block, float* values) {
   }
 }
 
+/// Numbers of one sign bit, two of exponent and one of mantissa, doubled, times half the power of
+/// two that the block begins with (Open Compute Project 2023, Microscaling Formats 1.0).
+void dequantize_mxfp4(const std::byte* block, float* values) {
+  constexpr std::array<float, 16> kDoubled = {0.0F,  1.0F,  2.0F,  3.0F,  4.0F,  6.0F,
+                                              8.0F,  12.0F, 0.0F,  -1.0F, -2.0F, -3.0F,
+                                              -4.0F, -6.0F, -8.0F, -12.0F};
+  constexpr std::uint32_t kMantissaBits = 23;
+  constexpr std::uint32_t kQuarter = 1U << (kMantissaBits - 2);  // of the least normal number
+  const std::uint32_t exponent = byte_at(block, 0);
+  const float half =
+      std::bit_cast<float>(exponent < 2 ? kQuarter << exponent : (exponent - 1) << kMantissaBits);
+  for (std::size_t i = 0; i < kSmallBlock; ++i) {
+    values[i] = half * kDoubled[nibble_of(block + 1, i)];
+  }
+}
+
 constexpr GgufType kGgufTypes[] = {
     {0, "F32", 1, 4, widen_one<WeightType::f32>},
     {1, "F16", 1, 2, widen_one<WeightType::f16>},
@@ -162,6 +179,7 @@ constexpr GgufType kGgufTypes[] = {
     {12, "Q4_K", 256, 144, dequantize_q4_k},
     {13, "Q5_K", 256, 176, dequantize_q5_k},
     {14, "Q6_K", 256, 210, dequantize_q6_k},
+    {39, "MXFP4", 32, 17, dequantize_mxfp4},
     {9, "Q8_1", 32, 40},
     {10, "Q2_K", 256, 84},
     {11, "Q3_K", 256, 110},
@@ -182,7 +200,6 @@ constexpr GgufType kGgufTypes[] = {
     {29, "IQ1_M", 256, 56},
     {34, "TQ1_0", 256, 54},
     {35, "TQ2_0", 256, 66},
-    {39, "MXFP4", 32, 17},
     {40, "NVFP4", 64, 36},
 };
 

@@ -13,6 +13,7 @@ import transformers
 
 import expert_names
 
+MXFP4 = gguf.GGMLQuantizationType.MXFP4
 BYTES = [chr(b) if 33 <= b <= 126 or 161 <= b <= 172 or b >= 174 else None for b in range(256)]
 ORIGINAL = 64  # positions of the first training, where a rope is scaled
 
@@ -38,6 +39,10 @@ def longrope():
 
 
 EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2}
+SIGMOIDS = {"n_routed_experts": 4, "num_experts_per_tok": 2, "n_shared_experts": 1, "moe_intermediate_size": 12,
+            "first_k_dense_replace": 1, "routed_scaling_factor": 2.5, "norm_topk_prob": True}
+LATENT = {**SIGMOIDS, "kv_lora_rank": 12, "qk_nope_head_dim": 6, "qk_rope_head_dim": 4, "v_head_dim": 10}
+OSS = {"num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": 16, "head_dim": 16}
 
 # name: (architecture of the file, model_type, what its config has besides the sizes)
 CASES = {
@@ -79,6 +84,18 @@ CASES = {
                                             "shared_expert_intermediate_size": 20, **rope(PLAIN, 1e6)}),
     "qwen3_moe": ("qwen3moe", "qwen3_moe", {**EXPERTS, "moe_intermediate_size": 12, "head_dim": 16,
                                             "norm_topk_prob": True, **rope(YARN, 1e6)}),
+    "deepseek3": ("deepseek2", "deepseek_v3", {**LATENT, "q_lora_rank": 20, "n_group": 2, "topk_group": 1,
+                                               **rope({**YARN, "mscale": 0.8, "mscale_all_dim": 0.8})}),
+    "deepseek3_joined": ("deepseek2", "deepseek_v3", {**LATENT, "q_lora_rank": None, "n_group": 1, "topk_group": 1,
+                                                      "norm_topk_prob": False, **rope(PLAIN)}),
+    "glm4_moe": ("glm4moe", "glm4_moe", {**SIGMOIDS, "n_group": 1, "topk_group": 1, "head_dim": 16,
+                                         "attention_bias": True, "use_qk_norm": True,
+                                         **rope(PLAIN, 1e6, partial_rotary_factor=0.5)}),
+    "glm4_moe_whole": ("glm4moe", "glm4_moe", {**SIGMOIDS, "n_group": 1, "topk_group": 1, "head_dim": 16,
+                                               "n_shared_experts": 2, **rope(PLAIN, 1e6, partial_rotary_factor=1.0)}),
+    "gpt_oss": ("gpt-oss", "gpt_oss", {**OSS, **rope({**YARN, "beta_fast": 32.0, "beta_slow": 1.0,
+                                                      "truncate": False}, 150000.0)}),
+    "gpt_oss_mxfp4": ("gpt-oss", "gpt_oss", {**OSS, "hidden_size": 32, "intermediate_size": 64, **rope(PLAIN)}),
     "gpt2": ("gpt2", "gpt2", {}),
     "gpt2_untied": ("gpt2", "gpt2", {"tie_word_embeddings": False}),
     "neox": ("gptneox", "gpt_neox", rope(PLAIN, 10000.0, partial_rotary_factor=0.5)),
@@ -111,6 +128,10 @@ MODEL = {
     "transformer.wte": "token_embd", "transformer.wpe": "position_embd", "transformer.ln_f": "output_norm",
     "gpt_neox.embed_in": "token_embd", "gpt_neox.final_layer_norm": "output_norm", "embed_out": "output"}
 PREFIXES = ("model.layers.", "transformer.h.", "gpt_neox.layers.")
+# Architectures whose names the gguf package's own map gives.
+MAPPED = {"deepseek2": gguf.MODEL_ARCH.DEEPSEEK2, "glm4moe": gguf.MODEL_ARCH.GLM4_MOE,
+          "gpt-oss": gguf.MODEL_ARCH.GPT_OSS}
+FURTHER = ("glm4_moe",)  # their files have a layer more, which predicts a further token
 
 
 def make_model(name, sizes):
@@ -124,6 +145,8 @@ def make_model(name, sizes):
     elif kind == "gpt_neox":
         sizes.pop("num_key_value_heads")
         sizes["classifier_dropout"] = 0.0
+    if kind == "deepseek_v3":
+        sizes["num_key_value_heads"] = sizes["num_attention_heads"]
     if kind == "phi3":
         pairs = sizes["hidden_size"] // sizes["num_attention_heads"] // 2
         parameters = own.get("rope_parameters", rope(PLAIN)["rope_parameters"])
@@ -138,6 +161,15 @@ def make_model(name, sizes):
             weights.data.normal_(0, 0.5 if "embed" in key or "wte" in key else 0.2)
         else:
             weights.data.normal_(0.0 if "bias" in key or "gemma" in kind else 1.0, 0.2)
+    for key, values in model.named_buffers():
+        if key.endswith("e_score_correction_bias"):
+            values.normal_(0.0, 0.2)
+    if name.endswith("mxfp4"):
+        for key, weights in model.named_parameters():
+            if ".experts." in key and not key.endswith("bias"):
+                blocks = numpy.ascontiguousarray(weights.data.numpy().swapaxes(1, 2))
+                near = gguf.quants.dequantize(gguf.quants.quantize(blocks, MXFP4), MXFP4)
+                weights.data.copy_(torch.from_numpy(near.swapaxes(1, 2).copy()))
     return model
 
 
@@ -168,7 +200,12 @@ def as_in_file(architecture, config, name, x):
 
 
 def name_in_file(architecture, name):
+    if architecture in MAPPED:
+        name = name.replace("e_score_correction_bias", "e_score_correction.bias")
+        name += ".weight" if name.endswith("sinks") else ""
     stem, end = name.rsplit(".", 1)
+    if architecture in MAPPED:
+        return f"{gguf.get_tensor_name_map(MAPPED[architecture], 99).get_name(stem)}.{end}"
     for prefix in PREFIXES:
         if stem.startswith(prefix):
             layer, rest = stem[len(prefix):].split(".", 1)
@@ -186,6 +223,40 @@ def experts_in_file(name, x, apart):
             yield from ((f"blk.{layer}.{stem}.{i}.weight", one) for i, one in enumerate(stack))
         else:
             yield f"blk.{layer}.{stem}_exps.weight", stack
+
+
+def fused_experts_in_file(name, x):
+    """Likewise of GPT-OSS, whose matrices are inputs by outputs, and the columns of two of them in turns."""
+    layer, what = name[len("model.layers."):].split(".mlp.experts.")
+    end = "bias" if what.endswith("_bias") else "weight"
+    x = x if end == "bias" else x.swapaxes(1, 2)
+    if what.startswith("gate_up"):
+        yield f"blk.{layer}.ffn_gate_exps.{end}", x[:, ::2]
+        yield f"blk.{layer}.ffn_up_exps.{end}", x[:, 1::2]
+    else:
+        yield f"blk.{layer}.ffn_down_exps.{end}", x
+
+
+def up_projection_in_file(config, name, x):
+    """Newer files have that of latent attention by heads, in two tensors, one of them transposed."""
+    layer = name[len("model.layers."):].split(".")[0]
+    heads = x.reshape(config.num_attention_heads, -1, x.shape[-1])
+    keys = config.qk_nope_head_dim
+    yield f"blk.{layer}.attn_k_b.weight", heads[:, :keys].swapaxes(1, 2)
+    yield f"blk.{layer}.attn_v_b.weight", heads[:, keys:]
+
+
+def tensors_in_file(case, config, name, x):
+    """The tensors of a file that have one of the model."""
+    architecture = CASES[case][0]
+    if ".mlp.experts." in name and architecture == "gpt-oss":
+        yield from fused_experts_in_file(name, x)
+    elif ".mlp.experts." in name:
+        yield from experts_in_file(name, x, case.endswith("apart"))
+    elif name.endswith("kv_b_proj.weight") and not case.endswith("joined"):
+        yield from up_projection_in_file(config, name, x)
+    else:
+        yield name_in_file(architecture, name), as_in_file(architecture, config, name, x)
 
 
 def add_rope(writer, architecture, config):
@@ -211,6 +282,8 @@ def add_rope(writer, architecture, config):
             writer.add_rope_scaling_yarn_beta_fast(fast)
         if (slow := parameters.get("beta_slow")) is not None:
             writer.add_rope_scaling_yarn_beta_slow(slow)
+        if (gain := parameters.get("mscale_all_dim")) is not None:
+            writer.add_rope_scaling_yarn_log_mul(0.1 * gain)
     if kind == "llama3":
         writer.add_tensor("rope_freqs.weight", llama3_factors(parameters, turned))
     if kind == "longrope":
@@ -239,10 +312,44 @@ def llama3_factors(parameters, dim):
     return numpy.array(factors, dtype=numpy.float32)
 
 
-def add_keys(writer, architecture, config):
+def add_sigmoids(writer, config):
+    writer.add_expert_count(config.n_routed_experts)
+    writer.add_expert_used_count(config.num_experts_per_tok)
+    writer.add_expert_group_count(config.n_group)
+    writer.add_expert_group_used_count(config.topk_group)
+    writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
+    writer.add_leading_dense_block_count(config.first_k_dense_replace)
+    writer.add_expert_feed_forward_length(config.moe_intermediate_size)
+    writer.add_expert_shared_count(config.n_shared_experts)
+    writer.add_expert_weights_scale(config.routed_scaling_factor)
+    if config.norm_topk_prob or config.model_type == "glm4_moe":
+        writer.add_expert_weights_norm(config.norm_topk_prob)
+
+
+def add_latents(writer, config, joined):
+    """Newer files have the widths of latents as those of one head of keys, and the heads' own besides."""
+    width = config.qk_nope_head_dim + config.qk_rope_head_dim
+    writer.add_head_count_kv(config.num_attention_heads if joined else 1)
+    writer.add_kv_lora_rank(config.kv_lora_rank)
+    if config.q_lora_rank is not None:
+        writer.add_q_lora_rank(config.q_lora_rank)
+    if joined:
+        writer.add_key_length(width)
+        writer.add_value_length(config.v_head_dim)
+        return
+    writer.add_key_length(config.kv_lora_rank + config.qk_rope_head_dim)
+    writer.add_value_length(config.kv_lora_rank)
+    writer.add_key_length_mla(width)
+    writer.add_value_length_mla(config.v_head_dim)
+
+
+def add_keys(writer, name, config):
+    architecture = CASES[name][0]
     writer.add_context_length(config.max_position_embeddings)
     writer.add_embedding_length(config.hidden_size)
-    writer.add_block_count(config.num_hidden_layers)
+    writer.add_block_count(config.num_hidden_layers + (name in FURTHER))
+    if name in FURTHER:
+        writer.add_nextn_predict_layers(1)
     writer.add_feed_forward_length(config.n_inner if architecture == "gpt2" else config.intermediate_size)
     writer.add_head_count(config.num_attention_heads)
     writer.add_vocab_size(config.vocab_size)
@@ -250,13 +357,22 @@ def add_keys(writer, architecture, config):
     if architecture in ("gpt2", "gptneox"):
         writer.add_layer_norm_eps(config.layer_norm_epsilon if architecture == "gpt2" else config.layer_norm_eps)
     else:
-        writer.add_head_count_kv(config.num_key_value_heads)
+        if architecture != "deepseek2":
+            writer.add_head_count_kv(config.num_key_value_heads)
         writer.add_layer_norm_rms_eps(config.rms_norm_eps)
     if architecture == "gptneox":
         writer.add_parallel_residual(config.use_parallel_residual)
-    if (head_dim := getattr(config, "head_dim", None)) and config.model_type != "llama":
+    if architecture == "deepseek2":
+        add_latents(writer, config, name.endswith("joined"))
+    elif (head_dim := getattr(config, "head_dim", None)) and config.model_type != "llama":
         writer.add_key_length(head_dim)
         writer.add_value_length(head_dim)
+    if config.model_type in ("deepseek_v3", "glm4_moe"):
+        add_sigmoids(writer, config)
+    if config.model_type == "gpt_oss":
+        writer.add_expert_count(config.num_local_experts)
+        writer.add_expert_used_count(config.num_experts_per_tok)
+        writer.add_expert_feed_forward_length(config.intermediate_size)
     if config.model_type in ("mixtral", "olmoe", "qwen2_moe", "qwen3_moe"):
         writer.add_expert_count(config.num_experts)
         writer.add_expert_used_count(config.num_experts_per_tok)
@@ -293,7 +409,7 @@ def write_file(path, name, model, with_layers=True):
     architecture = CASES[name][0]
     config = model.config
     writer = gguf.GGUFWriter(str(path), architecture)
-    add_keys(writer, architecture, config)
+    add_keys(writer, name, config)
     if architecture != "gpt2":
         add_rope(writer, architecture, config)
     tokens, types, merges = tokens_of(config.vocab_size)
@@ -308,12 +424,16 @@ def write_file(path, name, model, with_layers=True):
     for key, value in model.state_dict().items():
         if key in tied or not (with_layers or any(part in key for part in ("embed", "wte", "lm_head"))):
             continue
-        x = as_in_file(architecture, config, key, value.numpy().astype(numpy.float32))
-        if ".mlp.experts." in key:
-            for in_file, part in experts_in_file(key, x, name.endswith("apart")):
-                writer.add_tensor(in_file, numpy.ascontiguousarray(part))
-            continue
-        writer.add_tensor(name_in_file(architecture, key), numpy.ascontiguousarray(x))
+        for in_file, x in tensors_in_file(name, config, key, value.numpy().astype(numpy.float32)):
+            x = numpy.ascontiguousarray(x)
+            if name.endswith("mxfp4") and in_file.endswith("exps.weight"):
+                writer.add_tensor(in_file, gguf.quants.quantize(x, MXFP4), raw_dtype=MXFP4)
+            else:
+                writer.add_tensor(in_file, x)
+    if with_layers and name in FURTHER:
+        for in_file in ("attn_norm.weight", "nextn.enorm.weight", "nextn.eh_proj.weight"):
+            writer.add_tensor(f"blk.{config.num_hidden_layers}.{in_file}",
+                              numpy.ones(config.hidden_size, dtype=numpy.float32))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

@@ -10,10 +10,10 @@ import gguf
 import numpy
 
 FIXTURES = pathlib.Path(__file__).parent / "fixtures"
-TYPES = ("F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q4_K", "Q5_K", "Q6_K")
+TYPES = ("F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q4_K", "Q5_K", "Q6_K", "MXFP4")
 # Where a block has halves, which random bytes would make infinite.
 HALVES = dict(Q8_0=(0,), Q4_0=(0,), Q4_1=(0, 2), Q5_0=(0,), Q5_1=(0, 2), Q4_K=(0, 2), Q5_K=(0, 2),
-              Q6_K=(208,))
+              Q6_K=(208,), MXFP4=())
 SCALES = (0.0123, -1.5, 6.1e-5, 2.0**-24, 0.0)
 
 
@@ -28,6 +28,8 @@ def random_blocks(name, count, random):
         return gguf.quants.quantize(values, type_of(name)).view(numpy.uint8).reshape(-1)
     blocks = random.integers(0, 256, (count, size), dtype=numpy.uint8)
     for i, block in enumerate(blocks):
+        if name == "MXFP4":
+            block[0] = (0, 1, 2, 130, 255)[i]  # exponents, the first two of them subnormal
         for place in HALVES[name]:
             scale = numpy.float16(SCALES[(i + place) % len(SCALES)])
             block[place : place + 2] = numpy.array([scale]).view(numpy.uint8)

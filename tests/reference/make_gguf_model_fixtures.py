@@ -1,6 +1,6 @@
 """Writes fixtures/gguf_models.json: small GGUF files of every family with each kind of rope, windows and
 scales, by the `gguf` package, and what transformers' models have that they were made of: frequencies,
-factors, windows, scales, and of one model a family every tensor's product with a wave. And the keys of published files of
+factors, windows, scales, and of one model a family every tensor's digest. And the keys of published files of
 Gemma 3, with what is published of these models. Needs torch, transformers and gguf.
 """
 
@@ -19,7 +19,7 @@ FIXTURES = pathlib.Path(__file__).parent / "fixtures"
 SIZES = dict(vocab_size=10, hidden_size=48, intermediate_size=8, num_hidden_layers=4, num_attention_heads=4,
              num_key_value_heads=2, max_position_embeddings=256)
 SMALL = {**SIZES, "hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 1}
-WHOLE = ("mixtral", "mixtral_apart", "olmoe", "qwen2_moe", "qwen3_moe", "llama_biases", "qwen2", "qwen3", "gemma2", "gemma3", "phi3", "olmo2", "gpt2", "neox")
+WHOLE = ("deepseek3", "deepseek3_joined", "glm4_moe", "glm4_moe_whole", "gpt_oss", "gpt_oss_mxfp4", "mixtral", "mixtral_apart", "olmoe", "qwen2_moe", "qwen3_moe", "llama_biases", "qwen2", "qwen3", "gemma2", "gemma3", "phi3", "olmo2", "gpt2", "neox")
 
 # What the published files say, and the config.json of the models: (layers, width, MLP, heads, of keys, width of
 # a head, query_pre_attn_scalar).
@@ -49,16 +49,20 @@ def layers_of(model):
     kinds = sorted(ropes_of(model))
     width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     scale = (getattr(config, "query_pre_attn_scalar", None) or width) ** -0.5
+    if config.model_type == "deepseek_v3":
+        scale = model.model.layers[0].self_attn.scaling
     if config.model_type.startswith("qwen"):
         window = 0
     return [dict(rope=kind if kind in kinds else "", scale=scale,
                  window=0 if kind == "full_attention" else window) for kind in types]
 
 
-def wave(values):
-    """The product with a wave, which another order of the elements changes."""
-    flat = values.astype(numpy.float64).reshape(-1)
-    return float(flat @ numpy.sin(numpy.arange(1, flat.size + 1)))
+def digest(values):
+    """FNV-1a of 64 bits, of the elements in single precision."""
+    found = 0xCBF29CE484222325
+    for byte in numpy.ascontiguousarray(values, dtype="<f4").tobytes():
+        found = (found ^ byte) * 0x100000001B3 % 2**64
+    return f"{found:016x}"
 
 
 def case_of(name):
@@ -70,7 +74,7 @@ def case_of(name):
                     tied=model.config.tie_word_embeddings, kind=model.config.model_type,
                     caps=[getattr(model.config, f"{of}_logit_softcapping", None) or 0.0 for of in ("attn", "final")])
     if name in WHOLE:
-        case["weights"] = {stored: wave(part.numpy()) for key, values in model.state_dict().items()
+        case["weights"] = {stored: digest(part.numpy()) for key, values in model.state_dict().items()
                            for stored, part in expert_names.stored(key, values, model.config.model_type)}
         if "gpt_neox.embed_in.weight" in case["weights"]:  # in memory the head has another name than in files
             case["weights"]["embed_out.weight"] = case["weights"].pop("lm_head.weight")

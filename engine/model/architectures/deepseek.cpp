@@ -127,6 +127,7 @@ std::string_view glm4_moe_keys() {
 ModelSpec glm4_moe_model(ModelConfig& config) {
   const DecoderSizes sizes = decoder_sizes(config);
   ModelSpec spec = decoder_model(config, sizes);
+  spec.gguf_mlp_norm = "post_attention_norm";
   add_ropes(config, {.partial = true}, sizes.head_dim, spec);
   const bool bias = config.flag("attention_bias");
   const bool norms = config.flag("use_qk_norm");

@@ -25,6 +25,7 @@ std::string_view gpt_oss_keys() {
 ModelSpec gpt_oss_model(ModelConfig& config) {
   const DecoderSizes sizes = decoder_sizes(config);
   ModelSpec spec = decoder_model(config, sizes);
+  spec.gguf_mlp_norm = "post_attention_norm";
   config.set_if_none("rope_parameters", {{"rope_type", "yarn"},
                                          {"factor", 32.0},
                                          {"beta_fast", 32.0},

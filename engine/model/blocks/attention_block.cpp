@@ -97,6 +97,7 @@ std::vector<TensorRule> AttentionSpec::tensor_rules(const ModelSpec& model,
       break;
   }
   rules.push_back({output, "attn_output", linear});
+  rules.push_back({sinks, "attn_sinks.weight"});
   NormSpec head = norm;
   head.name = query_norm;
   rules.push_back(norm_rule(head, "attn_q_norm"));

@@ -211,9 +211,9 @@ std::string ExpertsSpec::map_name(std::int64_t number, const std::string& name) 
   return fmt::format(fmt::runtime(expert), number) + name;
 }
 
-std::vector<TensorRule> ExpertsSpec::tensor_rules(const ModelSpec& /*model*/,
-                                                  const BranchSpec& branch, Dialect dialect) const {
-  return experts_rules(*this, branch, dialect);
+std::vector<TensorRule> ExpertsSpec::tensor_rules(const ModelSpec& model, const BranchSpec& branch,
+                                                  Dialect dialect) const {
+  return experts_rules(*this, model, branch, dialect);
 }
 
 ExpertsBlock::ExpertsBlock(const BlockContext& context, const ExpertsSpec& spec,

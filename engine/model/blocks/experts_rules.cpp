@@ -10,9 +10,10 @@ namespace {
 /// Adds the rules of a matrix that each expert has and that is a part of one tensor: `within` its
 /// place there, before the axis of experts.
 void add_stack(const ExpertsSpec& spec, const std::string& map, const char* stored,
-               const AxisSlice& within, std::vector<TensorRule>& rules) {
+               const AxisSlice& within, std::vector<TensorRule>& rules,
+               const char* end = ".weight") {
   for (std::int64_t expert = 0; expert < spec.experts; ++expert) {
-    rules.push_back({.parameter = spec.map_name(expert, map) + ".weight",
+    rules.push_back({.parameter = spec.map_name(expert, map) + end,
                      .stored = stored,
                      .within = within,
                      .stack = {.place = expert, .count = spec.experts}});
@@ -57,11 +58,18 @@ std::vector<TensorRule> fused_rules(const ExpertsSpec& spec) {
   return rules;
 }
 
-std::vector<TensorRule> gguf_rules(const ExpertsSpec& spec, const BranchSpec& branch) {
-  std::vector<TensorRule> rules = {{spec.gate, "ffn_gate_inp"}};
+std::vector<TensorRule> gguf_rules(const ExpertsSpec& spec, const ModelSpec& model,
+                                   const BranchSpec& branch) {
+  std::vector<TensorRule> rules = {{spec.gate, "ffn_gate_inp"},
+                                   {spec.choice_bias, "exp_probs_b.bias"}};
   add_stack(spec, spec.in, "ffn_gate_exps.weight", {}, rules);
   add_stack(spec, spec.up, "ffn_up_exps.weight", {}, rules);
   add_stack(spec, spec.out, "ffn_down_exps.weight", {}, rules);
+  if (spec.expert_bias) {
+    add_stack(spec, spec.in, "ffn_gate_exps.bias", {}, rules, ".bias");
+    add_stack(spec, spec.up, "ffn_up_exps.bias", {}, rules, ".bias");
+    add_stack(spec, spec.out, "ffn_down_exps.bias", {}, rules, ".bias");
+  }
   if (spec.shared.hidden > 0) {
     rules.push_back({spec.shared.in, "ffn_gate_shexp"});
     rules.push_back({spec.shared.up, "ffn_up_shexp"});
@@ -70,15 +78,15 @@ std::vector<TensorRule> gguf_rules(const ExpertsSpec& spec, const BranchSpec& br
   if (spec.shared.gated) {
     rules.push_back({spec.shared.gate, "ffn_gate_inp_shexp"});
   }
-  add_norm_rules(branch, {"ffn_norm", "post_ffw_norm"}, rules);
+  add_norm_rules(branch, {model.gguf_mlp_norm, "post_ffw_norm"}, rules);
   return rules;
 }
 
 }  // namespace
 
-std::vector<TensorRule> experts_rules(const ExpertsSpec& spec, const BranchSpec& branch,
-                                      Dialect dialect) {
-  return dialect == Dialect::gguf      ? gguf_rules(spec, branch)
+std::vector<TensorRule> experts_rules(const ExpertsSpec& spec, const ModelSpec& model,
+                                      const BranchSpec& branch, Dialect dialect) {
+  return dialect == Dialect::gguf      ? gguf_rules(spec, model, branch)
          : spec.fused                  ? fused_rules(spec)
          : dialect == Dialect::stacked ? stacked_rules(spec)
                                        : std::vector<TensorRule>();

@@ -66,6 +66,24 @@ std::vector<TensorRule> LatentAttentionSpec::tensor_rules(const ModelSpec& /*mod
   if (dialect != Dialect::gguf) {
     return rules;
   }
+  rules = {{query_in, "attn_q_a"},
+           {query_norm, "attn_q_a_norm"},
+           {query, query_rank > 0 ? "attn_q_b" : "attn_q"},
+           {key_in, "attn_kv_a_mqa"},
+           {key_norm, "attn_kv_a_norm"},
+           {output, "attn_output"}};
+  const std::int64_t rows = plain_dim + value_dim;
+  for (std::int64_t head = 0; head < heads; ++head) {
+    rules.push_back({.parameter = key_value + ".weight",
+                     .stored = "attn_k_b.weight",
+                     .order = TensorOrder::transposed,
+                     .slice = {.first = head * rows, .count = plain_dim},
+                     .stack = {.place = head, .count = heads}});
+    rules.push_back({.parameter = key_value + ".weight",
+                     .stored = "attn_v_b.weight",
+                     .slice = {.first = head * rows + plain_dim, .count = value_dim},
+                     .stack = {.place = head, .count = heads}});
+  }
   add_norm_rules(branch, {"attn_norm", "post_attention_norm"}, rules);
   return rules;
 }

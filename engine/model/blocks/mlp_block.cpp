@@ -52,7 +52,7 @@ std::vector<TensorRule> MlpSpec::tensor_rules(const ModelSpec& model, const Bran
     rules = {{in, gated && !fused ? "ffn_gate" : "ffn_up", linear},
              {up, "ffn_up", linear},
              {out, "ffn_down", linear}};
-    add_norm_rules(branch, {"ffn_norm", "post_ffw_norm"}, rules);
+    add_norm_rules(branch, {model.gguf_mlp_norm, "post_ffw_norm"}, rules);
   }
   return rules;
 }

@@ -195,4 +195,38 @@ TEST_CASE("gguf model: a key that nobody reads is refused by its name",
         "whole");
 }
 
+TEST_CASE("gguf model: experts chosen by sigmoids, and latent attention, are named or refused",
+          "[checkpoint][gguf_model]") {
+  const TempDirectory directory;
+  const auto refused = [&](const std::string& architecture, const Counts& keys,
+                           const std::string& part) {
+    const std::string error = gguf_error(directory, tiny_tensors(), architecture, keys);
+    INFO(error);
+    CHECK(error.find(architecture + "." + part) != std::string::npos);
+  };
+  Counts experts = {{"expert_gating_func", 2},
+                    {"expert_count", 4},
+                    {"expert_used_count", 2},
+                    {"expert_feed_forward_length", 6}};
+  refused("glm4moe", {{"expert_gating_func", 1}}, "expert_gating_func is 1: 2, sigmoids");
+  experts.emplace_back("nextn_predict_layers", 1);
+  refused("glm4moe", experts, "nextn_predict_layers is 1: the file has 1 layers");
+  experts.pop_back();
+  refused("deepseek2", experts, "rope.dimension_count is missing");
+  experts.emplace_back("rope.dimension_count", 2);
+  refused("deepseek2", experts, "attention.kv_lora_rank is missing");
+  experts.emplace_back("attention.kv_lora_rank", 4);
+  Counts narrow = experts;
+  narrow.emplace_back("attention.key_length", 2);
+  refused("deepseek2", narrow, "attention.key_length is 2: 2 elements of it are rotated");
+  experts.emplace_back("attention.key_length", 6);
+  experts.emplace_back("attention.value_length", 4);
+  refused("deepseek2", experts, "expert_group_count is missing: the file does not say");
+  experts.emplace_back("expert_group_count", 2);
+  experts.emplace_back("expert_group_used_count", 1);
+  CHECK(gguf_error(directory, tiny_tensors(), "deepseek2", experts)
+            .find("blk.0.attn_q.weight has shape") != std::string::npos);
+  refused("gpt-oss", {}, "attention.sliding_window is missing");
+}
+
 }  // namespace train::checkpoint
