@@ -57,8 +57,10 @@ def layers_of(model):
                  window=0 if kind == "full_attention" else window) for kind in types]
 
 
-def digest(values):
-    """FNV-1a of 64 bits, of the elements in single precision."""
+def digest(name, values, architecture):
+    """FNV-1a of 64 bits, of the elements in single precision. Files have the gains of Gemma's norms with their one."""
+    if architecture.startswith("gemma") and name.endswith("norm.weight"):
+        values = (values + numpy.float32(1)) - numpy.float32(1)
     found = 0xCBF29CE484222325
     for byte in numpy.ascontiguousarray(values, dtype="<f4").tobytes():
         found = (found ^ byte) * 0x100000001B3 % 2**64
@@ -74,7 +76,7 @@ def case_of(name):
                     tied=model.config.tie_word_embeddings, kind=model.config.model_type,
                     caps=[getattr(model.config, f"{of}_logit_softcapping", None) or 0.0 for of in ("attn", "final")])
     if name in WHOLE:
-        case["weights"] = {stored: digest(part.numpy()) for key, values in model.state_dict().items()
+        case["weights"] = {stored: digest(stored, part.numpy(), CASES[name][0]) for key, values in model.state_dict().items()
                            for stored, part in expert_names.stored(key, values, model.config.model_type)}
         if "gpt_neox.embed_in.weight" in case["weights"]:  # in memory the head has another name than in files
             case["weights"]["embed_out.weight"] = case["weights"].pop("lm_head.weight")

@@ -60,7 +60,8 @@ std::vector<TensorRule> fused_rules(const ExpertsSpec& spec) {
 
 std::vector<TensorRule> gguf_rules(const ExpertsSpec& spec, const ModelSpec& model,
                                    const BranchSpec& branch) {
-  std::vector<TensorRule> rules = {{spec.gate, "ffn_gate_inp"},
+  std::vector<TensorRule> rules = {{spec.gate + ".weight", "ffn_gate_inp.weight"},
+                                   {spec.gate + ".bias", "ffn_gate_inp.bias"},
                                    {spec.choice_bias, "exp_probs_b.bias"}};
   add_stack(spec, spec.in, "ffn_gate_exps.weight", {}, rules);
   add_stack(spec, spec.up, "ffn_up_exps.weight", {}, rules);
