@@ -169,7 +169,7 @@ TEST_CASE("architectures: what routers and experts cannot do is named", "[engine
       {"deepseek_v3", {{"q_lora_rank", -1}}, "q_lora_rank is -1"},
       {"deepseek_v3", {{"q_lora_rank", 0}}, "q_lora_rank is 0"},
       {"deepseek_v3", {{"v_head_dim", 0}}, "v_head_dim is 0"},
-      {"deepseek_v3", {{"qk_rope_head_dim", 7}}, "qk_rope_head_dim 7 is odd"},
+      {"deepseek_v3", {{"qk_rope_head_dim", 7}}, "over 7 of 7 elements"},
       {"deepseek_v3", {{"kv_lora_rank", 4294967296}}, "parts of 4294967296 elements are too wide"},
       {"deepseek_v3", {{"qk_nope_head_dim", 8589934592}}, "it must be at most 4294967296"},
       {"deepseek_v3", {{"num_nextn_predict_layers", 65537}}, "it must be at most 65536"},
