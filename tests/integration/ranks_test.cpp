@@ -108,9 +108,8 @@ TEST_CASE("ranks: a run goes on with its radix at another number of ranks, or is
     return RunSite::run_words(
         rank_keys(4, "full", joined(keys, {fmt::format("batch.radix={}", radix)})));
   };
-  check_one_line(
-      site.call(with_radix("[2]")), 2,
-      {"batch.radix was [3, 2] so far and is [2] now", "--accept-config batch.radix"});
+  check_one_line(site.call(with_radix("[2]")), 2,
+                 {"batch.radix was [3, 2] so far and is [2] now", "--accept-config batch.radix"});
   REQUIRE(site.call(with_radix("[3,2]")).exit_code == 0);
   const Words whole = results_of(site.run("one"));
   const Words both = results_of(site.run("tiny"));
