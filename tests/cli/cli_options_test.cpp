@@ -320,11 +320,12 @@ TEST_CASE("options: help is a value and documents the exit codes", "[actors][cli
 }
 
 TEST_CASE("options: unknown commands and options name the nearest", "[actors][cli]") {
-  CHECK(refused({}) ==
-        "actortrain: wants a command: run, plan, submit, status, board, eval, generate, "
-        "checkpoints, replay, verify, export, convert, describe, scale, plot, "
-        "data, tokenize, detokenize, render, config, completion, "
-        "manual, version; \"actortrain --help\" explains");
+  CHECK(
+      refused({}) ==
+      "actortrain: wants a command: quickstart, run, plan, submit, status, board, eval, generate, "
+      "checkpoints, replay, verify, export, convert, describe, scale, plot, "
+      "data, tokenize, detokenize, render, config, completion, "
+      "manual, version; \"actortrain --help\" explains");
   CHECK(refused({"rnu"}) ==
         "actortrain: unknown command \"rnu\"; did you mean \"run\"?; \"actortrain --help\" "
         "explains");
