@@ -49,6 +49,8 @@ COMPARISONS = {
                           "models of every kind of config.json with transformers, before and after convert"),
     "schema": Comparison("schema_check.py", [PROGRAM],
                          "the schema of run files with what the program reads, by jsonschema"),
+    "python": Comparison("python_check.py", [PROGRAM],
+                         "the Python package by mypy and pytest, its metrics as trackers have them"),
     "training": Comparison("compare_smollm2.py", [WORK / "smollm2", 20],
                            "losses of SmolLM2-135M trained here and by transformers"),
     "fixtures": Comparison("compare_fixtures.py", [],

@@ -1,0 +1,258 @@
+"""Commands that end by themselves."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import re
+import signal
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Iterable, Mapping, Optional, Protocol, Sequence, Union
+
+from ._errors import error_of
+from ._program import PathLike, end, start
+
+Message = Mapping[str, Any]
+Settings = Mapping[str, Any]  # Texts, numbers, booleans, and lists of texts or of integers.
+
+
+class HasDirectory(Protocol):
+    """A Run, whose directory may stand for it."""
+
+    @property
+    def directory(self) -> Path: ...
+
+
+Target = Union[PathLike, HasDirectory]
+
+
+def value_text(value: Any) -> str:
+    """A value as --set reads it: TOML."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (str, int, float)):
+        return str(value) if not isinstance(value, float) else repr(value)
+    return json.dumps(list(value), ensure_ascii=False)
+
+
+def set_words(values: Optional[Settings]) -> list[str]:
+    """Options --set for keys; also for sections: {"optimizer": {"lr": 1e-3}}."""
+    words: list[str] = []
+    for key, value in (values or {}).items():
+        inner = value.items() if isinstance(value, Mapping) else None
+        for name, one in ([(key, value)] if inner is None
+                          else [(f"{key}.{name}", one) for name, one in inner]):
+            words += ["--set", f"{name}={value_text(one)}"]
+    return words
+
+
+def option_words(**options: Any) -> list[str]:
+    """Options of a command: none for None and False, a flag for True, repeated for a list."""
+    words: list[str] = []
+    for name, value in options.items():
+        option = "--" + name.replace("_", "-")
+        if value is None or value is False:
+            continue
+        if value is True:
+            words.append(option)
+        elif isinstance(value, (list, tuple)):
+            for one in value:
+                words += [option, str(one)]
+        else:
+            words += [option, repr(value) if isinstance(value, float) else os.fspath(value)
+                      if isinstance(value, os.PathLike) else str(value)]
+    return words
+
+
+def call(words: Sequence[str]) -> str:
+    """Runs a command to its end; returns what it printed. An interrupt ends the command as well."""
+    process = start(words)
+    try:
+        out, said = process.communicate()
+    except BaseException:
+        end(process)
+        try:
+            process.wait(30)
+        except subprocess.TimeoutExpired:
+            end(process, signal.SIGKILL)
+            process.wait()
+        raise
+    if process.returncode != 0:
+        raise error_of(process.returncode, said.decode("utf-8", "replace"))
+    return out.decode("utf-8", "replace")
+
+
+@functools.lru_cache(maxsize=1)
+def known_keys() -> tuple[str, ...]:
+    """All keys of a run file; none if the program cannot be asked."""
+    process = start(["config", "schema"])
+    out, _ = process.communicate()
+    if process.returncode != 0:
+        return ()
+    sections = json.loads(out)["properties"]
+    return tuple(f"{section}.{key}" for section, content in sections.items()
+                 for key in content["properties"])
+
+
+def schema() -> dict[str, Any]:
+    """JSON Schema of run files."""
+    read: dict[str, Any] = json.loads(call(["config", "schema"]))
+    return read
+
+
+def prepare(data: Union[PathLike, Sequence[PathLike], Iterable[Mapping[str, Any]], Iterable[str]], out: PathLike, *,
+            tokenizer: PathLike = "bytes", row_length: int = 0, **options: Any) -> Path:
+    """Makes a data directory from files, rows or texts, and returns it.
+
+    data: a path or a list of paths; or rows, as dicts (a list, a generator, a `datasets.Dataset`)
+    with the members that `data prepare` reads, such as "messages"; rows are written as JSON lines to
+    a file that is removed afterwards. A list of texts is rows of {"text": ...} if its members do not
+    name files: give Path objects for files. options: those of `data prepare`, with underscores."""
+    words = option_words(tokenizer=os.fspath(tokenizer), row_length=row_length or None, out=os.fspath(out), **options)
+    if isinstance(data, (str, os.PathLike)):
+        call(["data", "prepare", "--input", os.fspath(data), *words])
+        return Path(out)
+    if isinstance(data, (list, tuple)) and data and all(isinstance(one, os.PathLike) for one in data):
+        call(["data", "prepare", *[word for one in data for word in ("--input", os.fspath(one))], *words])
+        return Path(out)
+    with tempfile.TemporaryDirectory(prefix="actortrain-") as folder:
+        rows = Path(folder) / "rows.jsonl"
+        with rows.open("w", encoding="utf-8") as file:
+            for number, row in enumerate(data):
+                try:
+                    line = {"text": row} if isinstance(row, str) else dict(row)  # type: ignore[arg-type]
+                    file.write(json.dumps(line, ensure_ascii=False, allow_nan=False) + "\n")
+                except (TypeError, ValueError) as error:
+                    raise ValueError(f"row {number} is no JSON object: {error}") from error
+        call(["data", "prepare", "--input", str(rows), *words])
+    return Path(out)
+
+
+def plan(config: PathLike, *, set: Optional[Settings] = None, tensors: bool = False,
+         vocab: Optional[int] = None) -> str:
+    """What each rank of a run would keep, compute and send, as text."""
+    return call(["plan", os.fspath(config), *set_words(set), *option_words(tensors=tensors, vocab=vocab)])
+
+
+def evaluate(target: Target, *, step: Union[int, str, None] = None, ranks: int = 1, ema: bool = False,
+             device: Optional[str] = None, choices: Sequence[PathLike] = (),
+             context: Optional[int] = None) -> dict[str, Any]:
+    """Evaluates a checkpoint of a run, the newest by default: step, loss, accuracy, and where they
+    are defined perplexity and bits_per_byte.
+
+    With choices, files of questions, also for a published model: of each file, and of "all" if there
+    are several, a dict under its name, with questions, acc, acc_norm and the rest; and digest."""
+    words = option_words(step=step, ranks=ranks, ema=ema, device=device, context=context,
+                         choices=[os.fspath(one) for one in choices])
+    return _read_evaluation(call(["eval", _path(target), *words]))
+
+
+def _read_evaluation(text: str) -> dict[str, Any]:
+    result: dict[str, Any] = {}
+    for line in text.splitlines():
+        if line.startswith("eval "):
+            for word in line.split()[1:]:
+                name, equals, value = word.partition("=")
+                if equals:
+                    result[name] = _number(value)
+        elif found := re.match(r"choices (.+): (\d+) questions, (.*)", line):
+            scores: dict[str, Any] = {"questions": int(found[2])}
+            for part in found[3].split(", "):
+                name, value = part.rsplit(" ", 1)
+                scores[name] = _number(value)
+            result[found[1]] = scores
+    return result
+
+
+def _number(text: str) -> Union[int, float, str]:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            pass
+    return text
+
+
+def _path(target: Target) -> str:
+    """A run's directory, of a Run or a path."""
+    return os.fspath(target if isinstance(target, (str, os.PathLike)) else target.directory)
+
+
+@dataclass(frozen=True)
+class Generation:
+    """A prompt and what follows it. tokens, logprobs: of what was written, with logprobs=True."""
+
+    prompt: Union[str, Sequence[Message]]
+    text: str
+    tokens: Optional[list[int]] = None
+    logprobs: Optional[list[float]] = None
+
+
+def generate(target: Target, prompts: Union[str, Sequence[Union[str, Sequence[Message]]]] = "", *,
+             logprobs: bool = False, chat: bool = False, system: Optional[str] = None,
+             **options: Any) -> list[Generation]:
+    """Continues prompts with a run's checkpoint or a published model; one result for each.
+
+    chat: prompts are user messages, or lists of messages. A prompt of several lines needs chat.
+    options: those of `generate`, with underscores: tokens, temperature, top_k, top_p, seed, stop,
+    step, context, batch, template, date."""
+    several = [prompts] if isinstance(prompts, str) else list(prompts)
+    lines: list[str] = []
+    for number, prompt in enumerate(several):
+        if chat:
+            lines.append(json.dumps(_conversation(prompt, system), ensure_ascii=False))
+        elif not isinstance(prompt, str):
+            raise TypeError(f"prompt {number} is a conversation; pass chat=True")
+        elif "\n" in prompt or "\r" in prompt:
+            raise ValueError(f"prompt {number} has a line break, which a file of prompts cannot hold; pass chat=True, "
+                             "or only its last line")
+        else:
+            lines.append(prompt)
+    if not lines:
+        return []
+    with tempfile.TemporaryDirectory(prefix="actortrain-") as folder:
+        file = Path(folder) / "prompts.txt"
+        file.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
+        said = call(["generate", _path(target), "--prompts", str(file),
+                     *option_words(logprobs=logprobs, chat=chat, **options)])
+    written = [json.loads(line) for line in said.splitlines() if line]
+    return [Generation(prompt, one["text"], one.get("tokens"), one.get("logprobs"))
+            for prompt, one in zip(several, written)]
+
+
+def _conversation(prompt: Union[str, Sequence[Message]], system: Optional[str]) -> list[Message]:
+    first: list[Message] = [] if system is None else [{"role": "system", "content": system}]
+    return first + ([{"role": "user", "content": prompt}] if isinstance(prompt, str) else list(prompt))
+
+
+def export(target: Target, out: PathLike, *, format: str = "hf", **options: Any) -> Path:
+    """Writes a checkpoint's weights for other programs; returns `out`. options: those of `export`."""
+    call(["export", _path(target), *option_words(out=os.fspath(out), format=format, **options)])
+    return Path(out)
+
+
+@dataclass(frozen=True)
+class RunInfo:
+    """A run's directory and what `actortrain status --json` says of it; None: it has no status."""
+
+    name: str
+    directory: Path
+    status: Optional[dict[str, Any]]
+
+
+def runs(directory: PathLike = "runs") -> list[RunInfo]:
+    """All runs below a directory, by name."""
+    found: list[RunInfo] = []
+    for path in sorted(Path(directory).iterdir()):
+        if not (path / "config.toml").is_file():
+            continue
+        try:
+            status = json.loads(call(["status", str(path), "--json"]))
+        except Exception:
+            status = None
+        found.append(RunInfo(path.name, path, status))
+    return found

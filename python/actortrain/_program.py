@@ -1,0 +1,171 @@
+"""The program: where it is, and how its processes are started and ended."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import queue
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import weakref
+from pathlib import Path
+from typing import IO, Any, Callable, Optional, Sequence, Union
+
+PathLike = Union[str, "os.PathLike[str]"]
+
+# Becomes the program, which is told to save and stop when the thread that started it is gone:
+# also a Python that was killed leaves nothing behind. A process of Python for this, since what is
+# done between fork and exec of a process with threads may wait for ever.
+_TIE = """
+import ctypes, os, signal, sys
+ctypes.CDLL(None).prctl(1, int(signal.SIGTERM))
+if os.getppid() != int(sys.argv[1]):
+    sys.exit(75)
+signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+os.execv(sys.argv[2], sys.argv[2:])
+"""
+
+
+def program() -> str:
+    """Path of the program: the one in this package, or `actortrain` of the PATH.
+
+    Raises FileNotFoundError."""
+    packed = Path(__file__).resolve().parent / "bundle" / "bin" / "actortrain"
+    if packed.is_file():
+        return str(packed)
+    found = shutil.which("actortrain")
+    if found is None:
+        raise FileNotFoundError(
+            f"no program actortrain: neither {packed} nor on the PATH; install the wheel or the "
+            "package, or put the directory of the built program on the PATH")
+    return found
+
+
+def environment() -> dict[str, str]:
+    """The environment of the program. It looks for a python3 with jinja2, and with pyarrow, on the
+    PATH, where this Python comes first."""
+    variables = dict(os.environ)
+    if sys.executable:
+        own = os.path.dirname(sys.executable)
+        variables["PATH"] = own + os.pathsep + variables.get("PATH", os.defpath)
+    return variables
+
+
+def main() -> None:
+    """The console script: becomes the program, which knows all commands but `log`."""
+    if sys.argv[1:2] == ["log"]:
+        from ._log import main as log_main
+        sys.exit(log_main(sys.argv[2:]))
+    try:
+        path = program()
+        os.execve(path, ["actortrain", *sys.argv[1:]], environment())
+    except OSError as failed:
+        sys.exit(f"error {failed}")
+
+
+def version() -> str:
+    """Version of the program."""
+    from ._commands import call
+    return call(["--version"]).split()[-1]
+
+
+class _Starter:
+    """A thread that starts processes and lives as long as Python, as what is tied to it must."""
+
+    def __init__(self) -> None:
+        self._tasks: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        threading.Thread(target=self._work, name="actortrain", daemon=True).start()
+
+    def _work(self) -> None:
+        while True:
+            self._tasks.get()()
+
+    def start(self, make: Callable[[], "subprocess.Popen[bytes]"]) -> "subprocess.Popen[bytes]":
+        done = threading.Event()
+        made: list[subprocess.Popen[bytes]] = []
+        failed: list[BaseException] = []
+        unwanted = False
+
+        def task() -> None:
+            try:
+                made.append(make())
+            except BaseException as error:
+                failed.append(error)
+            if unwanted and made:
+                made[0].kill()
+                made[0].wait()
+            done.set()
+
+        self._tasks.put(task)
+        try:
+            done.wait()
+        except BaseException:  # Interrupted: nobody would know of the process.
+            unwanted = True
+            if done.is_set() and made:
+                made[0].kill()
+                made[0].wait()
+            raise
+        if failed:
+            raise failed[0]
+        return made[0]
+
+
+_starter: Optional[_Starter] = None
+_starter_lock = threading.Lock()
+_living: "weakref.WeakSet[subprocess.Popen[bytes]]" = weakref.WeakSet()
+
+
+def start(words: Sequence[str], directory: Optional[PathLike] = None,
+          stdout: Union[int, IO[Any]] = subprocess.PIPE) -> "subprocess.Popen[bytes]":
+    """Starts the program in a session of its own, so that Ctrl-C reaches Python alone. It ends, after
+    saving, when Python does."""
+    global _starter
+    line = [program(), *words]
+    if sys.executable:
+        line = [sys.executable, "-I", "-S", "-c", _TIE, str(os.getpid()), *line]
+
+    def make() -> "subprocess.Popen[bytes]":
+        return subprocess.Popen(line, cwd=directory, env=environment(), stdin=subprocess.DEVNULL,
+                                stdout=stdout, stderr=subprocess.PIPE, start_new_session=True)
+
+    with _starter_lock:
+        if _starter is None:
+            _starter = _Starter()
+        starter = _starter
+    process = starter.start(make)
+    _living.add(process)
+    return process
+
+
+def end(process: "subprocess.Popen[bytes]", number: signal.Signals = signal.SIGTERM) -> None:
+    """Sends a signal to a process that start() has started; SIGKILL goes to all of its session."""
+    if process.poll() is not None:
+        return
+    try:
+        if number == signal.SIGKILL:
+            os.killpg(process.pid, number)
+        else:
+            os.kill(process.pid, number)
+    except ProcessLookupError:
+        pass
+
+
+def _forget() -> None:
+    global _starter, _starter_lock
+    _starter = None
+    _starter_lock = threading.Lock()
+    _living.clear()
+
+
+def _end_all() -> None:
+    for process in list(_living):
+        end(process)
+    for process in list(_living):
+        process.wait()
+
+
+os.register_at_fork(after_in_child=_forget)
+atexit.register(_end_all)

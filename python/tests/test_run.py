@@ -1,0 +1,147 @@
+"""Runs: their metrics, how they end, and what is left of them."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import actortrain as at
+
+ENDLESS: dict[str, Any] = {"run.steps": 1_000_000}
+
+SCRIPT = """\
+import sys
+import actortrain as at
+run = at.run(sys.argv[1], set={"run.steps": 1000000, "parallel.ranks": 2})
+for metrics in run:
+    if metrics.get("step") == 3 and "loss" in metrics:
+        print(run._process.pid, flush=True)
+"""
+
+
+def steps_of(lines: list[dict[str, Any]]) -> list[int]:
+    return [line["step"] for line in lines if "event" not in line]
+
+
+def test_a_run_gives_each_step_once_and_keeps_it(run_file: Path, tmp_path: Path) -> None:
+    run = at.run(run_file)
+    lines = list(run)
+    assert steps_of(lines) == [1, 2, 3, 4, 5, 6]
+    assert [line["step"] for line in lines if line.get("event") == "evaluation"] == [0, 3, 6]
+    assert run.wait().exit_code == 0 and not run.running
+    assert run.directory == tmp_path / "runs/tiny"
+    assert run.metrics("list") == lines
+    assert [event["event"] for event in run.events()][-1] == "finished"
+    assert list(run) == lines  # Again, from the beginning.
+
+
+def test_metrics_are_a_table_where_there_is_a_package(run_file: Path) -> None:
+    polars = pytest.importorskip("polars")
+    pandas = pytest.importorskip("pandas")
+    run = at.run(run_file).wait()
+    table = run.metrics("polars")
+    assert isinstance(table, polars.DataFrame)
+    assert table.filter(polars.col("loss").is_not_null())["step"].to_list() == [1, 2, 3, 4, 5, 6]
+    other = run.metrics()
+    assert isinstance(other, pandas.DataFrame)
+    assert other.set_index("step").loss.dropna().to_dict() == {
+        line["step"]: line["loss"] for line in run.metrics("list") if "loss" in line}
+    with pytest.raises(ValueError):
+        run.metrics("excel")
+
+
+def test_a_stopped_run_goes_on_where_it_was_saved(run_file: Path) -> None:
+    whole = steps_of(list(at.run(run_file, set={"run.name": "whole", "run.steps": 40})))
+    run = at.run(run_file, set=ENDLESS)
+    for metrics in run:
+        if "loss" in metrics and metrics["step"] == 3:
+            break
+    assert run.running  # A loop that is left does not stop it.
+    assert run.stop().exit_code == 75
+    saved = steps_of(run.metrics("list"))[-1]
+    later = steps_of(list(at.run(run_file, set={"run.steps": saved + 4})))
+    assert later == [saved + 1, saved + 2, saved + 3, saved + 4]
+    assert whole == list(range(1, 41))
+
+
+def test_a_run_that_is_killed_goes_on_from_its_newest_checkpoint(run_file: Path) -> None:
+    run = at.run(run_file, set=ENDLESS)
+    for event in run:
+        if any(line["event"] == "checkpoint_published" for line in run.events()):
+            break
+    assert run.stop(save=False).exit_code == -signal.SIGKILL
+    with pytest.raises(at.Failure, match="signal 9"):
+        run.wait()
+    first = next(iter(at.run(run_file, set={**ENDLESS, "run.steps_per_job": 2})))
+    assert first["step"] >= 2
+
+
+def test_a_context_stops_its_run(run_file: Path) -> None:
+    with pytest.raises(ZeroDivisionError), at.run(run_file, set=ENDLESS) as run:
+        next(iter(run))
+        raise ZeroDivisionError
+    assert run.exit_code == 75
+
+
+def test_a_mistake_has_file_line_key_and_fix(run_file: Path) -> None:
+    run_file.write_text(run_file.read_text().replace("layers = 2", "layer = 2"))
+    with pytest.raises(at.Mistake) as raised:
+        at.run(run_file).wait()
+    line = run_file.read_text().splitlines().index("layer = 2") + 1
+    error = raised.value
+    assert (error.file, error.line, error.key, error.exit_code) == (str(run_file), line, "model.layer", 2)
+    assert error.fix is not None and "model.layers" in error.fix
+    with pytest.raises(at.Mistake) as raised:
+        at.run(run_file, set={"optimizer.lr": -1.0}).directory
+    assert raised.value.file is not None or raised.value.key == "optimizer.lr"
+
+
+def test_values_of_every_kind_reach_the_run_file(run_file: Path) -> None:
+    run = at.run(run_file, set={"run": {"name": 'a "b"', "tensorboard": False}, "optimizer.lr": 1e-5,
+                                "batch.radix": [2], "run.steps": 1}).wait()
+    text = (run.directory / "config.toml").read_text()
+    for line in ('name = "a \\"b\\""', "tensorboard = false", "lr = 1e-05", "radix = [2]", "steps = 1"):
+        assert line in text.splitlines(), line
+
+
+def test_the_board_shows_the_run_until_it_is_stopped(run_file: Path) -> None:
+    run = at.run(run_file).wait()
+    with run.board(height=123) as board:
+        assert f'src="{board.url}"' in board._repr_html_() and 'height="123"' in board._repr_html_()
+        with urllib.request.urlopen(board.url + "runs.json") as answer:
+            assert "tiny" in json.dumps(json.load(answer))
+    with pytest.raises(OSError):
+        urllib.request.urlopen(board.url)
+
+
+def descendants(pid: int) -> list[int]:
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [pid, *(one for child in children for one in descendants(int(child)))]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_a_python_that_is_interrupted_or_killed_leaves_no_process(run_file: Path, number: signal.Signals) -> None:
+    """A process for each of two ranks. An interrupted one has saved before Python goes on."""
+    with subprocess.Popen([sys.executable, "-c", SCRIPT, str(run_file)], stdout=subprocess.PIPE,
+                          stderr=subprocess.DEVNULL) as python:
+        assert python.stdout is not None
+        pid = int(python.stdout.readline())
+        handles = [os.pidfd_open(one) for one in descendants(pid)]
+        assert len(handles) >= 2
+        python.send_signal(number)
+        assert python.wait() != 0
+    if number == signal.SIGINT:  # Nothing is left to wait for.
+        assert len(select.select(handles, [], [], 0)[0]) == len(handles)
+        assert any((run_file.parent / "runs/tiny/checkpoints").glob("step-*"))
+    for handle in handles:
+        assert select.select([handle], [], [], 120)[0], "a process is left"
+        os.close(handle)
