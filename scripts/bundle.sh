@@ -42,8 +42,14 @@ DESTDIR='' cmake --install "$build" --prefix "$tree" --strip >/dev/null
 [ -z "$gpu_check" ] ||
   DESTDIR='' cmake --install "$build" --prefix "$tree" --strip --component gpu_check >/dev/null
 
+if [ -z "$gpu_check" ]; then
+  mkdir -p "$tree/share/actortrain"
+  "$root/scripts/quickstart_text.sh" "$tree/share/actortrain/quickstart.txt"
+fi
+
 # Libraries: "NAME => PATH (ADDRESS)" a line. The program's own search path is not in force yet.
 declare -A packages
+carried=() # "PACKAGE FILE", for the bill of materials
 while read -r soname _ path _; do
   if [[ "$soname" =~ $system ]]; then
     [ -z "$gpu_check" ] || continue
@@ -56,6 +62,7 @@ while read -r soname _ path _; do
   owner="$(dpkg-query -S "$real" 2>/dev/null || dpkg-query -S "${real#/usr}" 2>/dev/null || true)"
   [ -n "$owner" ] || fail "no package owns $real, so its licence is not known"
   packages["${owner%%:*}"]=1
+  carried+=("${owner%%:*} lib/$soname")
 done < <(env -u LD_LIBRARY_PATH ldd "${programs[@]}" | grep '=>' | LC_ALL=C sort -u -k1,1)
 [ "${#packages[@]}" -gt 0 ] || fail "found no library that $build/actortrain needs"
 [ -z "$gpu_check" ] || packages[catch2]=1
@@ -64,7 +71,9 @@ done < <(env -u LD_LIBRARY_PATH ldd "${programs[@]}" | grep '=>' | LC_ALL=C sort
 while read -r package _; do
   packages["$package"]=1
 done < <(sed -n '/^# Libraries/,/^$/{/^#/d;/^$/d;p}' "$root/packages.txt")
+[ -n "$gpu_check" ] || packages[bible-kjv-text]=1 # the quickstart's text
 for package in "${!packages[@]}"; do
+  [[ " ${carried[*]} " == *" $package lib/"* ]] || carried+=("$package")
   copyright="/usr/share/doc/$package/copyright"
   [ -f "$copyright" ] || fail "no licence of $package at $copyright"
   cp -L "$copyright" "$tree/licences/$package"
@@ -102,8 +111,13 @@ if [ -z "$gpu_check" ]; then
   # glibc opens this one by itself when a thread ends early.
   [ -f "$tree/lib/libgcc_s.so.1" ] || fail "libgcc_s.so.1 is not among the libraries"
 fi
+printf '%s\n' "${carried[@]}" | python3 "$root/scripts/bill_of_materials.py" "$version" "$tree" \
+  >"$tree/licences/sbom.cdx.json"
 sed -e "s/@VERSION@/$version/" "$root/scripts/bundle_readme.md" >"$tree/README.md"
 
-tar -C "$work" --owner=0 --group=0 --sort=name -cf - "$name" | gzip >"$work/$name.tar.gz"
+# The same build gives the same bytes: the times are the last commit's, where there is one.
+time="$(git -C "$root" log -1 --format=@%ct 2>/dev/null || true)"
+tar -C "$work" --owner=0 --group=0 --sort=name --mtime="${time:-@0}" -cf - "$name" |
+  gzip -n -9 >"$work/$name.tar.gz"
 mv "$work/$name.tar.gz" "$out/$name.tar.gz"
 echo "$out/$name.tar.gz"

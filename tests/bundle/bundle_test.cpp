@@ -1,6 +1,6 @@
 // The bundle of `./dev bundle`, on a machine that has nothing: a root directory with its files,
-// /dev and /proc alone, no C library. The one that checks a GPU wants glibc. Skipped, with a line
-// that says so, where this may not be made.
+// /dev and /proc alone, and a shell that is linked statically where there is one: no C library. The
+// one that checks a GPU wants glibc. Skipped, with a line that says so, where this may not be made.
 
 #include <fmt/format.h>
 
@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "tests/support/disks/temp_directory.hpp"
+#include "tests/support/processes/http_client.hpp"
 #include "tests/support/processes/process.hpp"
 
 namespace train::test {
@@ -60,11 +61,17 @@ class BareMachine {
       add_glibc();
     }
     succeed({"/usr/bin/tar", "-C", (root_ / "opt").string(), "-xzf", bundle.string()});
+    if (fs::exists("/bin/busybox")) {
+      fs::create_directories(root_ / "bin");
+      fs::copy_file("/bin/busybox", root_ / "bin/sh");
+    }
     home_ = fs::path("/opt") / fs::path(bundle.stem()).stem();
   }
 
   /// A file's path as it is from outside.
   [[nodiscard]] fs::path file(const std::string& path) const { return root_ / path.substr(1); }
+  /// Whether it has /bin/sh.
+  [[nodiscard]] bool has_shell() const { return fs::exists(file("/bin/sh")); }
   /// The bundle's directory, as it is inside.
   [[nodiscard]] std::string home() const { return home_.string(); }
 
@@ -76,7 +83,11 @@ class BareMachine {
                                "mount --make-rprivate / && mount --rbind /dev \"$0/dev\" && "
                                "mount --rbind /proc \"$0/proc\" && PATH=$PATH:/usr/sbin:/sbin && "
                                "exec env -i \"$(command -v chroot)\" \"$0\" \"$@\"",
-                               root_.path().string(), home() + "/bin/" + program});
+                               root_.path().string()});
+    if (has_shell()) {  // The shell becomes the program.
+      words.insert(words.end(), {"/bin/sh", "-c", "exec \"$0\" \"$@\""});
+    }
+    words.push_back(home() + "/bin/" + program);
     words.insert(words.end(), arguments.begin(), arguments.end());
     return words;
   }
@@ -117,19 +128,69 @@ fs::path packed(const TempDirectory& out, const Words& options) {
   return bundle;
 }
 
-std::string some_text() {
-  std::string text;
-  for (int i = 0; i < 4000; ++i) {
-    text += fmt::format("Line {} of {} says {}.\n", i, 4000, i * 7919 % 1000);
-  }
-  return text;
-}
-
 Ended must(const Ended& ended) {
   INFO(ended.out << ended.err);
   CHECK(ended.signal == 0);
   REQUIRE(ended.exit_code == 0);
   return ended;
+}
+
+/// The words of a short quickstart on two ranks.
+Words quickstart(const std::string& directory, const Words& keys) {
+  Words words = {"quickstart", directory};
+  for (const char* const key :
+       {"data.sequence_length=32", "eval.lanes=1", "run.sample_tokens=0", "runtime.threads=1",
+        "schedule.warmup_steps=1", "parallel.ranks=2", "parallel.strategy=full"}) {
+    words.insert(words.end(), {"--set", key});
+  }
+  for (const std::string& key : keys) {
+    words.insert(words.end(), {"--set", key});
+  }
+  return words;
+}
+
+/// By the text of the bundle alone, and in no directory of others.
+void check_quickstart(const BareMachine& machine) {
+  must(machine.call(quickstart("/first", {"run.steps=8"})));
+  CHECK(count_of(read_bytes(machine.file("/first/runs/quickstart/metrics.jsonl")),
+                 "\"grad_norm\"") == 8);
+  const Ended other = machine.call(quickstart("/opt", {}));
+  CHECK(other.exit_code == 2);
+  CHECK(count_of(other.err, "\n") == 1);
+  CHECK(other.err.find("it has files already") != std::string::npos);
+}
+
+/// Killed at some step, with a board, and begun again: workers, too, are started by the launcher.
+void check_kill(const BareMachine& machine) {
+  const Words endless =
+      quickstart("/first", {"run.name=killed", "run.steps=1000000", "schedule.name=constant",
+                            "checkpoint.interval_steps=2"});
+  const auto has_saved = [&] {
+    std::error_code none;  // The directory comes with the run.
+    const fs::directory_iterator saved(machine.file("/first/runs/killed/checkpoints"), none);
+    return std::any_of(begin(saved), end(saved), [](const fs::directory_entry& entry) {
+      return entry.path().filename().string().starts_with("step-");
+    });
+  };
+  Words watched = endless;
+  watched.insert(watched.end(), {"--set", "status.listen=127.0.0.1:0"});
+  Process killed(machine.words_of(watched));
+  const bool began = killed.until(has_saved);
+  INFO(killed.err());
+  REQUIRE(began);
+  const std::string said = killed.err();
+  const std::size_t url = said.find("board url=") + std::string("board url=").size();
+  const auto answer = HttpClient::get(said.substr(url, said.find('\n', url) - url), "/runs.json");
+  CHECK(answer.status == 200);
+  CHECK(answer.body.find("killed") != std::string::npos);
+  killed.send(SIGKILL);
+  CHECK(killed.wait().signal == SIGKILL);
+  Words again = endless;
+  again.insert(again.end(), {"--set", "run.steps_per_job=2"});
+  const Ended resumed = machine.call(again);
+  INFO(resumed.err);
+  CHECK(resumed.exit_code == 75);
+  CHECK(resumed.err.find("resumed step=") != std::string::npos);
 }
 
 }  // namespace
@@ -154,54 +215,41 @@ TEST_CASE("bundle: it trains where there is no C library and nothing else", "[bu
   CHECK(version.out == "actortrain " ACTORTRAIN_VERSION "\n");
   CHECK(bundle.filename() == "actortrain-" ACTORTRAIN_VERSION "-linux-x86_64.tar.gz");
 
-  write_bytes(machine.file("/text.txt"), some_text());
-  must(machine.call({"data", "prepare", "--input", "/text.txt", "--out", "/data"}));
-  Words run = {"run", machine.home() + "/configs/tiny_cpu.toml"};
-  for (const char* const key : {"data.dir=/data", "run.steps=8", "runtime.threads=1"}) {
-    run.insert(run.end(), {"--set", key});
-  }
-  const auto with = [&run](const Words& keys) {
-    Words words = run;
-    for (const std::string& key : keys) {
-      words.insert(words.end(), {"--set", key});
-    }
-    return words;
-  };
-  must(machine.call(with({"parallel.ranks=2", "parallel.strategy=full"})));
-  CHECK(count_of(read_bytes(machine.file("/runs/tiny_cpu/metrics.jsonl")), "\"grad_norm\"") == 8);
-
-  // Killed at some step, and begun again: workers, too, are started by the launcher.
-  const Words endless = with({"parallel.ranks=2", "run.name=killed", "run.steps=1000000",
-                              "schedule.name=constant", "checkpoint.interval_steps=2"});
-  const auto has_saved = [&] {
-    std::error_code none;  // The directory comes with the run.
-    const fs::directory_iterator saved(machine.file("/runs/killed/checkpoints"), none);
-    return std::any_of(begin(saved), end(saved), [](const fs::directory_entry& entry) {
-      return entry.path().filename().string().starts_with("step-");
-    });
-  };
-  Process killed(machine.words_of(endless));
-  const bool began = killed.until(has_saved);
-  INFO(killed.err());
-  REQUIRE(began);
-  killed.send(SIGKILL);
-  CHECK(killed.wait().signal == SIGKILL);
-  Words again = endless;
-  again.insert(again.end(), {"--set", "run.steps_per_job=2"});
-  const Ended resumed = machine.call(again);
-  INFO(resumed.err);
-  CHECK(resumed.exit_code == 75);
-  CHECK(resumed.err.find("resumed step=") != std::string::npos);
-
-  const Ended refused = machine.call(with({"runtime.device=cuda", "run.name=device"}));
+  check_quickstart(machine);
+  check_kill(machine);
+  const Ended refused =
+      machine.call(quickstart("/first", {"runtime.device=cuda", "run.name=device"}));
   INFO(refused.err);
   CHECK(refused.exit_code == 2);
-  CHECK(count_of(refused.err, "\n") == 1);
+  CHECK(count_of(refused.err, "error ") == 1);
   CHECK(refused.err.find("CUDA") != std::string::npos);
 
   // Nothing but the bundle had these libraries to offer.
   fs::remove(machine.file(machine.home() + "/lib/libstdc++.so.6"));
   CHECK(machine.call({"--version"}).exit_code == 127);
+}
+
+TEST_CASE("bundle: a processor without AVX2 gets a line", "[bundle][.full]") {
+  const std::string emulator = "/usr/bin/qemu-x86_64";
+  if (!fs::exists(emulator)) {
+    fmt::print("skipped: bundle: no emulator; Debian: apt-get install qemu-user\n");
+    return;
+  }
+  const TempDirectory out;
+  const fs::path bundle = packed(out, {});
+  succeed({"/usr/bin/tar", "-C", out.path().string(), "-xzf", bundle.string()});
+  const std::string home = (out.path() / fs::path(bundle.stem()).stem()).string();
+  // Of the launcher: what it starts is not emulated.
+  must(Process({emulator, "-cpu", "core2duo", home + "/bin/actortrain", "--version"}).wait());
+  const std::string lib = home + "/lib";
+  const Ended refused = Process({emulator, "-cpu", "core2duo", lib + "/ld-linux-x86-64.so.2",
+                                 "--library-path", lib, lib + "/actortrain", "--version"})
+                            .wait();
+  INFO(refused.out << refused.err);
+  CHECK(refused.signal == 0);
+  CHECK(refused.exit_code == 2);
+  CHECK(count_of(refused.err, "\n") == 1);
+  CHECK(refused.err.find("AVX2 and FMA") != std::string::npos);
 }
 
 TEST_CASE("bundle: what checks a GPU needs nothing either", "[bundle][.full]") {

@@ -204,7 +204,11 @@ if [ "$1" = board ]; then
   wait $!
   exit
 fi
-[ "$1" = run ] || exec {0} "$@"
+case "$1" in
+  run) ;;
+  quickstart) set -- "$@" --text notes.txt ;; # a package has a text
+  *) exec {0} "$@" ;;
+esac
 typed="$*" steps=200
 [[ "$typed" != *run.steps=* ]] || {{ steps="${{typed##*run.steps=}}" && steps="${{steps%% *}}"; }}
 cut=(--set run.steps=$((steps / 50)) --set schedule.warmup_steps=1 --set eval.interval_steps=2
@@ -225,6 +229,7 @@ exec {0} "$@" "${{cut[@]}}")",
 [ "$1" != run ] || exec "{}/bin/actortrain" "$@"
 grep -q "^  $1\b" "{}/dev")",
                               (site_ / "").string(), ACTORTRAIN_SOURCE_DIR));
+    script("bin/pip", R"([ "$1" = install ])");  // tests/bundle installs a wheel.
     script("scripts/smollm2.sh", R"([ -d "$1" ])");
     script("bin/cmake", fmt::format(R"(exec /usr/bin/env PATH=/usr/bin:/bin cmake \
   "${{@/#build\/release/{}}}")",
