@@ -33,7 +33,7 @@ constexpr std::array kKinds = {
     KindNames{GgufKind::q4_k_m, "q4_k_m", "Q4_K"}};
 
 /// Number behind "blk." in a tensor's name.
-std::optional<std::int64_t> layer_of(std::string_view name) {
+std::optional<std::int64_t> block_number(std::string_view name) {
   constexpr std::string_view prefix = "blk.";
   std::int64_t layer = 0;
   if (!name.starts_with(prefix)) {
@@ -58,7 +58,7 @@ bool has_more_bits(std::int64_t layer, std::int64_t layers) {
 /// Type of a matrix in llama.cpp's mixture Q4_K_M.
 std::string_view mixed_type(std::string_view name, const GgufExport& settings) {
   constexpr std::int64_t many_experts = 8;  // Mixtral's, for which attention has more bits.
-  const std::int64_t layer = layer_of(name).value_or(0);
+  const std::int64_t layer = block_number(name).value_or(0);
   const bool more = has_more_bits(layer, settings.layers);
   if (name == "output.weight" || (settings.tied && name == "token_embd.weight")) {
     return "Q6_K";
