@@ -252,10 +252,10 @@ TEST_CASE("options: export, convert and describe", "[actors][cli]") {
   CHECK(accepted<ExportOptions>({"export", "a", "--out", "b"}).dtype == "fp32");
   CHECK(accepted<ExportOptions>({"export", "a", "--out", "b", "--max-file-bytes", "7B"})
             .max_file_bytes == 7);
-  CHECK(refused({"export", "a", "--out", "b", "--format", "gguf"}).find("--format must be hf") !=
+  CHECK(refused({"export", "a", "--out", "b", "--format", "onnx"}).find("--format must be hf") !=
         std::string::npos);
   CHECK(refused({"export", "a", "--out", "b", "--dtype", "fp8"})
-            .find("--dtype must be fp32, bf16 or fp16") != std::string::npos);
+            .find("--dtype must be fp32, bf16, fp16, q8_0 or q4_k_m") != std::string::npos);
   const auto again = accepted<ConvertOptions>({"convert", "in", "--out", "o", "--dtype", "bf16"});
   CHECK(again.in == "in");
   CHECK(again.out == "o");
@@ -323,7 +323,7 @@ TEST_CASE("options: unknown commands and options name the nearest", "[actors][cl
   CHECK(
       refused({}) ==
       "actortrain: wants a command: quickstart, run, plan, submit, status, board, eval, generate, "
-      "checkpoints, replay, verify, export, convert, describe, scale, plot, "
+      "checkpoints, replay, verify, export, convert, merge, describe, scale, plot, "
       "data, tokenize, detokenize, render, config, completion, "
       "manual, version; \"actortrain --help\" explains");
   CHECK(refused({"rnu"}) ==
