@@ -123,12 +123,33 @@ TEST_CASE("architectures: what changes the maths and is not supported is named",
   CHECK_FALSE(spec_from_config("{", "c.json", 0).ok());
 }
 
+namespace {
+
+struct Row {
+  const char* family;
+  Json changes;
+  const char* part;
+};
+
+/// Checks that a tiny model of the family is accepted as it is, and refused with each change.
+void check_refused(const std::vector<Row>& rows) {
+  for (const Row& row : rows) {
+    Json config = tiny_llama();
+    config["model_type"] = row.family;
+    if (row.family == std::string("deepseek_v3")) {
+      config["num_key_value_heads"] = config["num_attention_heads"];
+      config["first_k_dense_replace"] = 1;  // A layer of two has experts.
+    }
+    CHECK(refusal_of(config) == "accepted");
+    config.update(row.changes);
+    INFO(row.family << ": " << row.changes << ": " << refusal_of(config));
+    CHECK(refusal_of(config).find(row.part) != std::string::npos);
+  }
+}
+
+}  // namespace
+
 TEST_CASE("architectures: what routers and experts cannot do is named", "[engine][architectures]") {
-  struct Row {
-    const char* family;
-    Json changes;
-    const char* part;
-  };
   const std::vector<Row> rows = {
       {"mixtral", {{"router_jitter_noise", 0.1}}, "router_jitter_noise is 0.1"},
       {"mixtral", {{"num_experts_per_tok", 9}}, "num_experts_per_tok is 9 of 8 experts"},
@@ -166,39 +187,33 @@ TEST_CASE("architectures: what routers and experts cannot do is named", "[engine
       {"deepseek_v3",
        {{"rope_scaling", {{"rope_type", "linear"}, {"factor", 4.0}, {"mscale_all_dim", 1.0}}}},
        "mscale_all_dim of rope_scaling"},
-      {"deepseek_v3", {{"q_lora_rank", -1}}, "q_lora_rank is -1"},
-      {"deepseek_v3", {{"q_lora_rank", 0}}, "q_lora_rank is 0"},
-      {"deepseek_v3", {{"v_head_dim", 0}}, "v_head_dim is 0"},
-      {"deepseek_v3", {{"qk_rope_head_dim", 7}}, "over 7 of 7 elements"},
-      {"deepseek_v3", {{"kv_lora_rank", 4294967296}}, "parts of 4294967296 elements are too wide"},
-      {"deepseek_v3", {{"qk_nope_head_dim", 8589934592}}, "it must be at most 4294967296"},
-      {"deepseek_v3", {{"num_nextn_predict_layers", 65537}}, "it must be at most 65536"},
-      {"deepseek_v3", {{"n_routed_experts", 131072}}, "n_routed_experts is 131072"},
-      {"deepseek_v3",
-       {{"n_shared_experts", 65536}, {"moe_intermediate_size", 131072}},
-       "n_shared_experts is 65536, of moe_intermediate_size 131072"},
-      {"deepseek_v3", {{"routed_scaling_factor", 1e39}}, "routed_scaling_factor is 1e+39"},
-      {"deepseek_v3", {{"routed_scaling_factor", -1}}, "routed_scaling_factor is -1"},
-      {"glm4_moe",
-       {{"num_hidden_layers", 20}, {"n_routed_experts", 65536}},
-       "20 layers have 1245184 experts in all"},
-      {"llama", {{"num_hidden_layers", 1 << 20}}, "num_hidden_layers is 1048576"},
       {"glm4_moe", {{"num_mtp_layers", 2}, {"num_nextn_predict_layers", 1}}, "num_mtp_layers is 2"},
       {"glm4_moe", {{"num_experts", 4}, {"n_routed_experts", 8}}, "num_experts is 4"},
       {"gpt_oss", {{"output_router_logits", true}}, "without router_aux_loss_coef"},
       {"gpt_oss", {{"sliding_window", nullptr}}, "sliding_attention without a window"}};
-  for (const Row& row : rows) {
-    Json config = tiny_llama();
-    config["model_type"] = row.family;
-    if (row.family == std::string("deepseek_v3")) {
-      config["num_key_value_heads"] = config["num_attention_heads"];
-      config["first_k_dense_replace"] = 1;  // A layer of two has experts.
-    }
-    CHECK(refusal_of(config) == "accepted");
-    config.update(row.changes);
-    INFO(row.family << ": " << row.changes << ": " << refusal_of(config));
-    CHECK(refusal_of(config).find(row.part) != std::string::npos);
-  }
+  check_refused(rows);
+}
+
+TEST_CASE("architectures: sizes of latents, and numbers of layers and experts, that cannot be",
+          "[engine][architectures]") {
+  check_refused(
+      {{"deepseek_v3", {{"q_lora_rank", -1}}, "q_lora_rank is -1"},
+       {"deepseek_v3", {{"q_lora_rank", 0}}, "q_lora_rank is 0"},
+       {"deepseek_v3", {{"v_head_dim", 0}}, "v_head_dim is 0"},
+       {"deepseek_v3", {{"qk_rope_head_dim", 7}}, "over 7 of 7 elements"},
+       {"deepseek_v3", {{"kv_lora_rank", 4294967296}}, "parts of 4294967296 elements are too wide"},
+       {"deepseek_v3", {{"qk_nope_head_dim", 8589934592}}, "it must be at most 4294967296"},
+       {"deepseek_v3", {{"num_nextn_predict_layers", 65537}}, "it must be at most 65536"},
+       {"deepseek_v3", {{"n_routed_experts", 131072}}, "n_routed_experts is 131072"},
+       {"deepseek_v3",
+        {{"n_shared_experts", 65536}, {"moe_intermediate_size", 131072}},
+        "n_shared_experts is 65536, of moe_intermediate_size 131072"},
+       {"deepseek_v3", {{"routed_scaling_factor", 1e39}}, "routed_scaling_factor is 1e+39"},
+       {"deepseek_v3", {{"routed_scaling_factor", -1}}, "routed_scaling_factor is -1"},
+       {"glm4_moe",
+        {{"num_hidden_layers", 20}, {"n_routed_experts", 65536}},
+        "20 layers have 1245184 experts in all"},
+       {"llama", {{"num_hidden_layers", 1 << 20}}, "num_hidden_layers is 1048576"}});
 }
 
 TEST_CASE("architectures: layers with experts are those that transformers has them in",
