@@ -70,21 +70,44 @@ std::vector<checkpoint::ExportAdapter> adapters_of(const engine::ModelSpec& mode
   return adapters;
 }
 
-Status check_peft(const engine::ModelSpec& model) {
-  const auto is_fused = [](const engine::LayerSpec& layer) {
-    const auto* experts = engine::find_block<engine::ExpertsSpec>(layer);
-    return experts != nullptr && experts->fused;
-  };
-  if (std::ranges::none_of(model.layers, is_fused)) {
+namespace {
+
+/// Error (user): experts of which one matrix has an adapter and another none.
+Status check_whole_experts(const engine::LayerSpec& layer, const std::set<std::string>& adapted) {
+  const auto* experts = engine::find_block<engine::ExpertsSpec>(layer);
+  if (experts == nullptr) {
     return {};
   }
+  std::string with, without;
+  for (const std::string& map : {experts->in, experts->up, experts->out}) {
+    const std::string name = layer.prefix + experts->map_name(0, map);
+    (adapted.contains(name + ".weight") ? with : without) = name;
+  }
+  if (with.empty() || without.empty()) {
+    return {};
+  }
+  return user_error(fmt::format(
+      "{} has an adapter and {} has none, which PEFT does not read as it is meant: use --format "
+      "hf, which merges it",
+      with, without));
+}
+
+}  // namespace
+
+Status check_peft(const engine::ModelSpec& model) {
   std::set<std::string> adapted;
   for (const checkpoint::ExportAdapter& adapter : adapters_of(model)) {
     adapted.insert(adapter.weight);
   }
+  bool fused = false;
+  for (const engine::LayerSpec& layer : model.layers) {
+    TRAIN_RETURN_IF_ERROR(check_whole_experts(layer, adapted));
+    const auto* experts = engine::find_block<engine::ExpertsSpec>(layer);
+    fused = fused || (experts != nullptr && experts->fused);
+  }
   for (const engine::UnitParameters& unit : engine::describe_units(model)) {
     for (const engine::Parameter& parameter : unit.parameters) {
-      if (parameter.adapted_by_name && adapted.contains(parameter.name)) {
+      if (fused && parameter.adapted_by_name && adapted.contains(parameter.name)) {
         return user_error(fmt::format(
             "{} has an adapter, but files of {} have one tensor for all experts and their routers "
             "are no linear layers, for which PEFT reads no such adapter: use --format hf, which "

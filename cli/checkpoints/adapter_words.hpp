@@ -14,7 +14,8 @@ namespace train::cli {
 [[nodiscard]] std::vector<checkpoint::ExportAdapter> adapters_of(const engine::ModelSpec& model);
 
 /// Errors (user): a model's adapters that PEFT does not read: those of routers and single experts
-/// where files have one tensor for all experts (GPT-OSS).
+/// where files have one tensor for all experts (GPT-OSS), and those of one matrix of an expert
+/// beside another without.
 [[nodiscard]] Status check_peft(const engine::ModelSpec& model);
 
 /// adapter_config.json as PEFT reads it.
