@@ -1,10 +1,9 @@
 #include "storage/files/digest.hpp"
 
 #include <fmt/format.h>
-
-#include "base/check.hpp"
-
 #include <xxhash.h>
+
+#include <new>
 #if defined(__x86_64__)
 // Redirects the names below to functions that use the processor's widest instructions (AVX2,
 // AVX-512): 68 GB/s of cached bytes instead of 19 with SSE2.
@@ -47,7 +46,9 @@ std::uint64_t short_digest(std::span<const std::byte> bytes) {
 }
 
 StreamingDigest::StreamingDigest() : state_(std::make_unique<State>()) {
-  TRAIN_CHECK(state_->hash != nullptr);
+  if (state_->hash == nullptr) {
+    throw std::bad_alloc();
+  }
   XXH3_128bits_reset(state_->hash.get());
 }
 StreamingDigest::StreamingDigest(StreamingDigest&&) noexcept = default;
