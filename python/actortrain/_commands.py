@@ -104,27 +104,28 @@ def schema() -> dict[str, Any]:
     return read
 
 
-def prepare(data: Union[PathLike, Sequence[PathLike], Iterable[Mapping[str, Any]], Iterable[str]], out: PathLike, *,
+def prepare(data: Union[PathLike, Sequence[Path], Iterable[Mapping[str, Any]], Iterable[str]], out: PathLike, *,
             tokenizer: PathLike = "bytes", row_length: int = 0, **options: Any) -> Path:
     """Makes a data directory from files, rows or texts, and returns it.
 
     data: a path or a list of paths; or rows, as dicts (a list, a generator, a `datasets.Dataset`)
     with the members that `data prepare` reads, such as "messages"; rows are written as JSON lines to
-    a file that is removed afterwards. A list of texts is rows of {"text": ...} if its members do not
-    name files: give Path objects for files. options: those of `data prepare`, with underscores."""
+    a file that is removed afterwards. Of a list, strings are texts, and Path objects files. options:
+    those of `data prepare`, with underscores."""
     words = option_words(tokenizer=os.fspath(tokenizer), row_length=row_length or None, out=os.fspath(out), **options)
     if isinstance(data, (str, os.PathLike)):
         call(["data", "prepare", "--input", os.fspath(data), *words])
         return Path(out)
-    if isinstance(data, (list, tuple)) and data and all(isinstance(one, os.PathLike) for one in data):
+    if isinstance(data, (list, tuple)) and data and all(isinstance(one, Path) for one in data):
         call(["data", "prepare", *[word for one in data for word in ("--input", os.fspath(one))], *words])
         return Path(out)
     with tempfile.TemporaryDirectory(prefix="actortrain-") as folder:
         rows = Path(folder) / "rows.jsonl"
+        given: Iterable[Any] = data
         with rows.open("w", encoding="utf-8") as file:
-            for number, row in enumerate(data):
+            for number, row in enumerate(given):
                 try:
-                    line = {"text": row} if isinstance(row, str) else dict(row)  # type: ignore[arg-type]
+                    line = {"text": row} if isinstance(row, str) else dict(row)
                     file.write(json.dumps(line, ensure_ascii=False, allow_nan=False) + "\n")
                 except (TypeError, ValueError) as error:
                     raise ValueError(f"row {number} is no JSON object: {error}") from error

@@ -63,7 +63,8 @@ def main() -> None:
         path = program()
         os.execve(path, ["actortrain", *sys.argv[1:]], environment())
     except OSError as failed:
-        sys.exit(f"error {failed}")
+        print(f"error {failed}", file=sys.stderr)
+        sys.exit(127)
 
 
 def version() -> str:

@@ -18,9 +18,11 @@ import actortrain as at
 
 ENDLESS: dict[str, Any] = {"run.steps": 1_000_000}
 
+# A shell may have started all of this with interrupts ignored.
 SCRIPT = """\
-import sys
+import signal, sys
 import actortrain as at
+signal.signal(signal.SIGINT, signal.default_int_handler)
 run = at.run(sys.argv[1], set={"run.steps": 1000000, "parallel.ranks": 2})
 for metrics in run:
     if metrics.get("step") == 3 and "loss" in metrics:
@@ -124,7 +126,8 @@ def test_the_board_shows_the_run_until_it_is_stopped(run_file: Path) -> None:
 
 
 def descendants(pid: int) -> list[int]:
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    """The process and all that it, or a thread of it, has started."""
+    children = [child for file in Path(f"/proc/{pid}/task").glob("*/children") for child in file.read_text().split()]
     return [pid, *(one for child in children for one in descendants(int(child)))]
 
 
@@ -133,12 +136,15 @@ def test_a_python_that_is_interrupted_or_killed_leaves_no_process(run_file: Path
     """A process for each of two ranks. An interrupted one has saved before Python goes on."""
     with subprocess.Popen([sys.executable, "-c", SCRIPT, str(run_file)], stdout=subprocess.PIPE,
                           stderr=subprocess.DEVNULL) as python:
-        assert python.stdout is not None
-        pid = int(python.stdout.readline())
-        handles = [os.pidfd_open(one) for one in descendants(pid)]
-        assert len(handles) >= 2
-        python.send_signal(number)
-        assert python.wait() != 0
+        try:
+            assert python.stdout is not None
+            pid = int(python.stdout.readline())
+            handles = [os.pidfd_open(one) for one in descendants(pid)]
+            assert len(handles) >= 2
+            python.send_signal(number)
+            assert python.wait(120) != 0
+        finally:
+            python.kill()
     if number == signal.SIGINT:  # Nothing is left to wait for.
         assert len(select.select(handles, [], [], 0)[0]) == len(handles)
         assert any((run_file.parent / "runs/tiny/checkpoints").glob("step-*"))

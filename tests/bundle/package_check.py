@@ -25,6 +25,7 @@ SHORT = ["--set", "run.steps=3", "--set", "schedule.warmup_steps=1", "--set", "e
 SCRIPT = """\
 import os, select, signal, sys
 import actortrain as at
+signal.signal(signal.SIGINT, signal.default_int_handler)  # A shell may have started this with it ignored.
 run = at.run("quickstart.toml", directory=sys.argv[1], set={"run.name": "interrupted", "parallel.ranks": 2})
 handle = None
 try:
