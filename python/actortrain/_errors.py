@@ -56,9 +56,10 @@ class Failure(ActorTrainError):
 def error_of(exit_code: int, lines: str) -> ActorTrainError:
     """The error that a program reports by its exit code, on its standard error."""
     said = [line[len("error "):] for line in lines.splitlines() if line.startswith("error ")]
-    message = "\n".join(said) or lines.strip() or (
-        f"the program was killed by signal {-exit_code}" if exit_code < 0
-        else f"the program ended with exit code {exit_code}")
+    if exit_code < 0:
+        said.append(f"the program was killed by signal {-exit_code}")
+    last = "; ".join(lines.splitlines()[-3:])
+    message = "\n".join(said) or f"the program ended with exit code {exit_code}" + (f": {last}" if last else "")
     from ._commands import known_keys
     kind = Mistake if exit_code == 2 else Failure
     return kind(message, exit_code, known_keys())

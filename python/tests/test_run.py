@@ -81,7 +81,7 @@ def test_a_run_that_is_killed_goes_on_from_its_newest_checkpoint(run_file: Path)
         if any(line["event"] == "checkpoint_published" for line in run.events()):
             break
     assert run.stop(save=False).exit_code == -signal.SIGKILL
-    with pytest.raises(at.Failure, match="signal 9"):
+    with pytest.raises(at.Failure, match="^the program was killed by signal 9$"):
         run.wait()
     first = next(iter(at.run(run_file, set={**ENDLESS, "run.steps_per_job": 2})))
     assert first["step"] >= 2
