@@ -23,4 +23,6 @@
 #include "kernels/optimizer/muon.hpp"
 #include "kernels/rope/rope.hpp"
 #include "kernels/state_space/causal_conv.hpp"
+#include "kernels/state_space/gated_norm.hpp"
+#include "kernels/state_space/head_scan.hpp"
 #include "kernels/state_space/selective_scan.hpp"

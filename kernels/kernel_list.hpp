@@ -51,6 +51,10 @@
   KERNEL(causal_conv_backward, CausalConvBackwardParams)         \
   KERNEL(selective_scan_forward, SelectiveScanForwardParams)     \
   KERNEL(selective_scan_backward, SelectiveScanBackwardParams)   \
+  KERNEL(head_scan_forward, HeadScanForwardParams)               \
+  KERNEL(head_scan_backward, HeadScanBackwardParams)             \
+  KERNEL(gated_norm_forward, GatedNormForwardParams)             \
+  KERNEL(gated_norm_backward, GatedNormBackwardParams)           \
   KERNEL(head_loss, HeadLossParams)                              \
   KERNEL(token_log_probs, TokenLogProbsParams)                   \
   KERNEL(logits_log_probs, LogitsLogProbsParams)                 \

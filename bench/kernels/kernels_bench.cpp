@@ -1,5 +1,5 @@
 // Speed of the CPU kernels on this machine, one table. Usage: bench_kernels [threads [GROUP]]; a
-// group is linear, experts, attention, head, elements, optimizer or stream.
+// group is linear, experts, scans, attention, head, elements, optimizer or stream.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,6 +12,7 @@
 
 #include "bench/kernels/cpu_attention.hpp"
 #include "bench/kernels/cpu_experts.hpp"
+#include "bench/kernels/cpu_scans.hpp"
 #include "kernels/activation/activation.hpp"
 #include "kernels/activation/elementwise.hpp"
 #include "kernels/backend.hpp"
@@ -388,6 +389,7 @@ struct Group {
 constexpr Group kGroups[] = {
     {"linear", linear_rows},
     {"experts", experts_rows},
+    {"scans", [](Bench& bench) { bench_scans(bench, 1024); }},
     {"attention", attention_rows_of_shapes},
     {"head", head_rows},
     {"elements", row_and_element_rows},

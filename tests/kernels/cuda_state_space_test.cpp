@@ -1,4 +1,5 @@
 // CUDA twins of convolutions and scans of state spaces.
+#include "kernels/state_space/gated_norm.hpp"
 #include "tests/kernels/cuda_fixture.hpp"
 #include "tests/kernels/state_space_call.hpp"
 
@@ -168,6 +169,109 @@ TEST_CASE("cuda twins: selective scans", "[kernels][cuda][.gpu]") {
                            .ddelta_bias = side.result(untouched_values(channels)),
                            .partial = side.put(zeros(scan_partial(rows, channels, states))),
                            .dtype = side.dtype});
+                    });
+    }
+  }
+}
+
+TEST_CASE("cuda twins: scans of heads", "[kernels][cuda][.gpu]") {
+  const Places places = places_of({1, 2, kHeadPiece + 1, 5});
+  const std::int64_t rows = std::ssize(places);
+  for (const std::int64_t states : {1, 16, 70}) {
+    const HeadCase s{.rows = rows, .heads = 4, .groups = 2, .width = 5, .states = states};
+    const std::string name = name_of(s.inner(), states);
+    const std::int64_t size = s.inner() * states;
+    const auto inputs = [&](Side& side) {
+      const auto x = side.elements(s.xbc);
+      HeadScanInputs in =
+          s.inputs({.positions = side.put(places), .sequences = 1, .seq_len = rows});
+      in.x = x;
+      in.b = x + s.inner();
+      in.c = x + s.inner() + s.groups * states;
+      in.delta = side.elements(s.delta);
+      in.a_log = side.put(s.a_log);
+      in.d = side.put(s.d);
+      in.delta_bias = side.put(s.bias);
+      return in;
+    };
+    compare_twins("head_scan_forward", name, sum_of(rows), scan_rounding, [&](Side& side) {
+      side.kernels.head_scan_forward(side.stream(),
+                                     {.in = inputs(side),
+                                      .y = side.element_result(untouched_values(rows * s.inner())),
+                                      .y_stride = s.inner(),
+                                      .kept = side.result(zeros(head_scan_kept(rows, size))),
+                                      .dtype = side.dtype});
+    });
+    compare_twins(
+        "head_scan_forward", name + ", next rows", sum_of(rows), scan_rounding, [&](Side& side) {
+          HeadScanInputs in = inputs(side);
+          in.rows = {.positions = side.put(Places{0, 2, 9}), .sequences = 3, .seq_len = 1};
+          side.kernels.head_scan_forward(
+              side.stream(), {.in = in,
+                              .y = side.element_result(untouched_values(3 * s.inner())),
+                              .y_stride = s.inner(),
+                              .states = {.data = side.result(random_values(3 * size, 9)),
+                                         .texts = side.put(Places{2, 0, 1}),
+                                         .extend = true},
+                              .dtype = side.dtype});
+        });
+    compare_twins("head_scan_backward", name, sum_of(rows * size), scan_rounding, [&](Side& side) {
+      const auto dx = side.element_result(untouched_values(rows * s.stride()));
+      side.kernels.head_scan_backward(
+          side.stream(), {.in = inputs(side),
+                          .kept = side.put(zeros(head_scan_kept(rows, size))),
+                          .dy = side.elements(s.dy),
+                          .y_stride = s.inner(),
+                          .dx = dx,
+                          .db = dx + s.inner(),
+                          .dc = dx + s.inner() + s.groups * states,
+                          .dx_stride = s.stride(),
+                          .ddelta = side.element_result(untouched_values(rows * s.heads)),
+                          .da_log = side.result(untouched_values(s.heads)),
+                          .dd = side.result(untouched_values(s.heads)),
+                          .ddelta_bias = side.result(untouched_values(s.heads)),
+                          .partial = side.put(zeros(head_scan_partial(rows, s.heads, states))),
+                          .dtype = side.dtype});
+    });
+  }
+}
+
+TEST_CASE("cuda twins: gated norms", "[kernels][cuda][.gpu]") {
+  constexpr std::int64_t rows = 21;
+  for (const std::int64_t groups : {1, 2}) {
+    for (const std::int64_t cols : {6, 130, 600}) {
+      const std::string name = name_of(cols, groups);
+      compare_twins("gated_norm_forward", name, sum_of(cols), bf16_rounding, [&](Side& side) {
+        side.kernels.gated_norm_forward(side.stream(),
+                                        {.y = side.elements(random_values(rows * cols, 1)),
+                                         .z = side.elements(random_values(rows * cols, 2, 3.0F)),
+                                         .weight = side.elements(random_values(cols, 3)),
+                                         .out = side.element_result(untouched_values(rows * cols)),
+                                         .rstd = side.result(untouched_values(rows * groups)),
+                                         .rows = rows,
+                                         .cols = cols,
+                                         .groups = groups,
+                                         .y_stride = cols,
+                                         .z_stride = cols,
+                                         .dtype = side.dtype});
+      });
+      compare_twins("gated_norm_backward", name, sum_of(rows * cols), scan_rounding,
+                    [&](Side& side) {
+                      side.kernels.gated_norm_backward(
+                          side.stream(), {.y = side.elements(random_values(rows * cols, 1)),
+                                          .z = side.elements(random_values(rows * cols, 2, 3.0F)),
+                                          .weight = side.elements(random_values(cols, 3)),
+                                          .rstd = side.put(random_values(rows * groups, 4)),
+                                          .out = side.element_result(random_values(rows * cols, 5)),
+                                          .dy = side.element_result(untouched_values(rows * cols)),
+                                          .dz = side.element_result(untouched_values(rows * cols)),
+                                          .dweight = side.result(untouched_values(cols)),
+                                          .rows = rows,
+                                          .cols = cols,
+                                          .groups = groups,
+                                          .y_stride = cols,
+                                          .z_stride = cols,
+                                          .dtype = side.dtype});
                     });
     }
   }

@@ -1,4 +1,5 @@
 // As instruction_sets_test.cpp: convolutions and scans of state spaces.
+#include "kernels/state_space/gated_norm.hpp"
 #include "tests/kernels/instruction_sets.hpp"
 #include "tests/kernels/state_space_call.hpp"
 
@@ -91,6 +92,98 @@ TEST_CASE("instruction sets: selective scans", "[kernels][instruction_sets][P1]"
                           .dd = side.result(values(channels)),
                           .ddelta_bias = side.result(values(channels)),
                           .partial = side.put(values(scan_partial(rows, channels, states)))});
+    });
+  }
+}
+
+TEST_CASE("instruction sets: scans of heads", "[kernels][instruction_sets][P1]") {
+  const Places places = places_of({1, 2, kHeadPiece + 1});
+  const std::int64_t rows = std::ssize(places);
+  for (const std::int64_t states : {1, 7, 16, 33}) {
+    constexpr std::int64_t heads = 4;
+    constexpr std::int64_t width = 3;
+    constexpr std::int64_t inner = heads * width;
+    const std::int64_t stride = inner + 4 * states;
+    const auto inputs = [&](Side& side, Source& values) {
+      const float* x = side.put(values(rows * stride));
+      return HeadScanInputs{
+          .rows = {.positions = side.put(places), .sequences = 1, .seq_len = rows},
+          .x = x,
+          .b = x + inner,
+          .c = x + inner + 2 * states,
+          .delta = side.put(values(rows * heads)),
+          .a_log = side.put(values(heads)),
+          .d = side.put(values(heads)),
+          .delta_bias = side.put(values(heads)),
+          .heads = heads,
+          .groups = 2,
+          .width = width,
+          .states = states,
+          .x_stride = stride,
+          .delta_stride = heads,
+          .least_step = 0.1F,
+          .most_step = 3.0F};
+    };
+    const std::int64_t state = inner * states;
+    compare_sets("head_scan_forward", of(states), [&](Side& side, Source& values) {
+      side.kernels.head_scan_forward(side.stream(),
+                                     {.in = inputs(side, values),
+                                      .y = side.result(values(rows * inner)),
+                                      .y_stride = inner,
+                                      .kept = side.result(zeros(head_scan_kept(rows, state)))});
+    });
+    compare_sets("head_scan_backward", of(states), [&](Side& side, Source& values) {
+      const HeadScanInputs in = inputs(side, values);
+      float* dx = side.result(values(rows * stride));
+      side.kernels.head_scan_backward(
+          side.stream(), {.in = in,
+                          .kept = side.put(values(head_scan_kept(rows, state))),
+                          .dy = side.put(values(rows * inner)),
+                          .y_stride = inner,
+                          .dx = dx,
+                          .db = dx + inner,
+                          .dc = dx + inner + 2 * states,
+                          .dx_stride = stride,
+                          .ddelta = side.result(values(rows * heads)),
+                          .da_log = side.result(values(heads)),
+                          .dd = side.result(values(heads)),
+                          .ddelta_bias = side.result(values(heads)),
+                          .partial = side.put(values(head_scan_partial(rows, heads, states)))});
+    });
+  }
+}
+
+TEST_CASE("instruction sets: gated norms", "[kernels][instruction_sets][P1]") {
+  constexpr std::int64_t rows = 20;
+  constexpr std::int64_t groups = 2;
+  for (const std::int64_t half : kChannelCounts) {
+    const std::int64_t cols = groups * half;
+    compare_sets("gated_norm_forward", of(cols), [&](Side& side, Source& values) {
+      side.kernels.gated_norm_forward(side.stream(), {.y = side.put(values(rows * cols)),
+                                                      .z = side.put(values(rows * cols)),
+                                                      .weight = side.put(values(cols)),
+                                                      .out = side.result(values(rows * cols)),
+                                                      .rstd = side.result(zeros(rows * groups)),
+                                                      .rows = rows,
+                                                      .cols = cols,
+                                                      .groups = groups,
+                                                      .y_stride = cols,
+                                                      .z_stride = cols});
+    });
+    compare_sets("gated_norm_backward", of(cols), [&](Side& side, Source& values) {
+      side.kernels.gated_norm_backward(side.stream(), {.y = side.put(values(rows * cols)),
+                                                       .z = side.put(values(rows * cols)),
+                                                       .weight = side.put(values(cols)),
+                                                       .rstd = side.put(values(rows * groups)),
+                                                       .out = side.result(values(rows * cols)),
+                                                       .dy = side.result(values(rows * cols)),
+                                                       .dz = side.result(values(rows * cols)),
+                                                       .dweight = side.result(values(cols)),
+                                                       .rows = rows,
+                                                       .cols = cols,
+                                                       .groups = groups,
+                                                       .y_stride = cols,
+                                                       .z_stride = cols});
     });
   }
 }

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
 #include "kernels/state_space/causal_conv.hpp"
+#include "kernels/state_space/head_scan.hpp"
 #include "kernels/state_space/selective_scan.hpp"
 #include "tests/kernels/kernel_fixture.hpp"
 
@@ -40,9 +42,7 @@ inline const std::vector<std::int64_t> kLengths = {
     1, 2, 3, 4, kScanChunk - 1, kScanChunk, kScanChunk + 1, 2 * kScanChunk + 1};
 
 /// log(1 + exp(x)) in double.
-inline double softplus(double x) {
-  return std::max(x, 0.0) + std::log1p(std::exp(-std::abs(x)));
-}
+inline double softplus(double x) { return std::max(x, 0.0) + std::log1p(std::exp(-std::abs(x))); }
 
 /// The inputs of a scan, and rows of other things beside them.
 struct ScanCase {
@@ -73,6 +73,40 @@ struct ScanCase {
             .delta_stride = channels,
             .b_stride = b_stride,
             .z_stride = z_stride};
+  }
+};
+
+/// The inputs of a scan of heads: x, B and C of a row side by side.
+struct HeadCase {
+  std::int64_t rows, heads, groups, width, states;
+  float least = 0.0F, most = std::numeric_limits<float>::infinity();
+  Values xbc = random_values(rows * stride(), 1);
+  Values delta = random_values(rows * heads, 2, 2.0F);
+  Values a_log = random_values(heads, 3);
+  Values d = random_values(heads, 4);
+  Values bias = random_values(heads, 5);
+  Values dy = random_values(rows * inner(), 6);
+
+  [[nodiscard]] std::int64_t inner() const { return heads * width; }
+  [[nodiscard]] std::int64_t stride() const { return inner() + 2 * groups * states + 3; }
+  [[nodiscard]] HeadScanInputs inputs(const DocumentRows& documents, std::int64_t first = 0) const {
+    const float* x = xbc.data() + first * stride();
+    return {.rows = documents,
+            .x = x,
+            .b = x + inner(),
+            .c = x + inner() + groups * states,
+            .delta = delta.data() + first * heads,
+            .a_log = a_log.data(),
+            .d = d.data(),
+            .delta_bias = bias.data(),
+            .heads = heads,
+            .groups = groups,
+            .width = width,
+            .states = states,
+            .x_stride = stride(),
+            .delta_stride = heads,
+            .least_step = least,
+            .most_step = most};
   }
 };
 
