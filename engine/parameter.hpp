@@ -13,8 +13,17 @@ namespace train::engine {
 enum class ParameterGroup : std::uint8_t { decay, no_decay };
 
 /// Distribution of initial values: the first three are normal with the standard deviation that the
-/// run's scheme gives the kind, `range` is uniform between two bounds.
-enum class InitKind : std::uint8_t { linear, residual_output, embedding, range };
+/// run's scheme gives the kind, `range` is uniform between two bounds. Those of state spaces (Gu &
+/// Dao 2023): `log_place` is the logarithm of an element's place in the last dimension, from 1;
+/// `step_bias` what softplus makes a step of, whose logarithm is uniform between two bounds'.
+enum class InitKind : std::uint8_t {
+  linear,
+  residual_output,
+  embedding,
+  range,
+  log_place,
+  step_bias
+};
 
 /// The initial values of a parameter.
 struct Initializer {
@@ -28,10 +37,20 @@ struct Initializer {
   }
   [[nodiscard]] static Initializer constant(double value) { return uniform(value, value); }
 
+  /// Steps from `low` to `high`, each at least `least`. REQUIRES: 0 < low <= high, 0 < least.
+  [[nodiscard]] static Initializer step(double low, double high, double least) {
+    Initializer init(InitKind::step_bias);
+    init.low = low;
+    init.high = high;
+    init.least = least;
+    return init;
+  }
+
   [[nodiscard]] bool is_constant() const { return kind == InitKind::range && low == high; }
 
   InitKind kind = InitKind::linear;
-  double low = 0.0, high = 0.0;  ///< Bounds of `range`.
+  double low = 0.0, high = 0.0;  ///< Bounds of `range`, and of the steps of `step_bias`.
+  double least = 0.0;            ///< The least step of `step_bias`.
 };
 
 /// One named tensor of a unit, with its attributes: callers read the attributes, and decide nothing

@@ -39,6 +39,17 @@ std::array<double, 4> uniform_block(std::uint64_t key, std::uint64_t block) {
   return values;
 }
 
+/// The inverse of softplus: log(exp(step) - 1).
+double before_softplus(double step) { return step + fixed::log(-fixed::expm1(-step)); }
+
+/// Steps between the initializer's bounds, from numbers between -1 and 1.
+double step_bias(const Initializer& init, double uniform) {
+  const double low = fixed::log(init.low);
+  const double high = fixed::log(init.high);
+  const double step = fixed::exp(low + (high - low) * (uniform + 1.0) / 2.0);
+  return before_softplus(std::max(step, init.least));
+}
+
 }  // namespace
 
 double initial_std(const Parameter& parameter, const ModelSpec& spec, const InitOptions& options) {
@@ -48,6 +59,9 @@ double initial_std(const Parameter& parameter, const ModelSpec& spec, const Init
   const bool residual = parameter.init.kind == InitKind::residual_output;
   if (parameter.init.kind == InitKind::range) {
     return (parameter.init.high - parameter.init.low) / std::sqrt(12.0);
+  }
+  if (parameter.init.kind == InitKind::log_place || parameter.init.kind == InitKind::step_bias) {
+    return 0.0;  // Of no scheme.
   }
   switch (options.scheme) {
     case InitScheme::scaled_gpt:
@@ -72,19 +86,28 @@ void fill_initial_rows(const Parameter& parameter, const ModelSpec& spec,
     std::fill(out.begin(), out.end(), static_cast<float>(init.low));
     return;
   }
-  const bool uniform = init.kind == InitKind::range;
+  const auto first = static_cast<std::uint64_t>(first_row * parameter.cols());
+  const std::uint64_t end = first + out.size();
+  if (init.kind == InitKind::log_place) {
+    const auto places = static_cast<std::uint64_t>(parameter.shape.back());
+    for (std::uint64_t i = first; i < end; ++i) {
+      out[i - first] = static_cast<float>(fixed::log(static_cast<double>(i % places + 1)));
+    }
+    return;
+  }
+  const bool steps = init.kind == InitKind::step_bias;
+  const bool uniform = init.kind == InitKind::range || steps;
   const double centre = uniform ? (init.low + init.high) / 2.0 : 0.0;
   const double scale =
       uniform ? (init.high - init.low) / 2.0 : initial_std(parameter, spec, options);
   const std::uint64_t key =
       XXH3_64bits_withSeed(parameter.name.data(), parameter.name.size(), options.seed);
-  const auto first = static_cast<std::uint64_t>(first_row * parameter.cols());
-  const std::uint64_t end = first + out.size();
   for (std::uint64_t block = first / 4; 4 * block < end; ++block) {
     const std::array<double, 4> values =
         uniform ? uniform_block(key, block) : normal_block(key, block);
     for (std::uint64_t i = std::max(first, 4 * block); i < std::min(end, 4 * block + 4); ++i) {
-      out[i - first] = static_cast<float>(centre + scale * values[i % 4]);
+      const double value = values[i % 4];
+      out[i - first] = static_cast<float>(steps ? step_bias(init, value) : centre + scale * value);
     }
   }
 }

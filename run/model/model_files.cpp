@@ -21,6 +21,7 @@
 #include "data/tokens/kept_tokenizer.hpp"
 #include "engine/model/architectures/architectures.hpp"
 #include "engine/model/balance.hpp"
+#include "engine/model/config_json/dialects.hpp"
 #include "engine/model/model_shape.hpp"
 #include "storage/files/atomic_file.hpp"
 #include "storage/files/copy_file.hpp"
@@ -43,9 +44,10 @@ constexpr std::uint64_t kDigestPieceBytes = std::uint64_t{1} << 20;
 
 Result<ModelConfigText> read_model_config(const fs::path& file) {
   const auto opened = TRAIN_TRY(storage::InputFile::open(file));
-  auto text = TRAIN_TRY(opened.read_text(kLargestModelConfig));
-  return ModelConfigText{
-      .text = std::move(text), .source = file.string(), .directory = file.parent_path()};
+  const auto text = TRAIN_TRY(opened.read_text(kLargestModelConfig));
+  return ModelConfigText{.text = engine::in_known_dialect(text),
+                         .source = file.string(),
+                         .directory = file.parent_path()};
 }
 
 /// Reads generation_config.json; without one, derives the defaults of transformers from

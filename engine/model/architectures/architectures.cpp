@@ -8,6 +8,7 @@
 #include "engine/model/blocks/block.hpp"
 #include "engine/model/blocks/experts_block.hpp"
 #include "engine/model/config_json/config_keys.hpp"
+#include "engine/model/config_json/dialects.hpp"
 #include "engine/model/config_json/model_config.hpp"
 
 namespace train::engine {
@@ -96,7 +97,8 @@ nlohmann::ordered_json language_model_config(const nlohmann::ordered_json& confi
 
 Result<ModelSpec> spec_from_config(const std::string& text, const std::string& source,
                                    std::int64_t sequence_length) {
-  auto json = nlohmann::ordered_json::parse(text, nullptr, /*allow_exceptions=*/false);
+  auto json = nlohmann::ordered_json::parse(in_known_dialect(text), nullptr,
+                                            /*allow_exceptions=*/false);
   if (!json.is_object()) {
     return user_error(
         fmt::format("{}: not a JSON object; give a model's config.json, or its directory", source));

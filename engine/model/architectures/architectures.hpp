@@ -27,25 +27,29 @@ struct ModelArchitecture {
 /// Every architecture, a line each: an identifier, ModelArchitecture::model_type and class_name.
 /// <identifier>_model() makes it from <identifier>_keys(), in a file of its family. A macro,
 /// because no constexpr table declares a function.
-#define TRAIN_ARCHITECTURES(ARCHITECTURE)                           \
-  ARCHITECTURE(llama, "llama", "LlamaForCausalLM")                  \
-  ARCHITECTURE(mistral, "mistral", "MistralForCausalLM")            \
-  ARCHITECTURE(ministral, "ministral", "MinistralForCausalLM")      \
-  ARCHITECTURE(qwen2, "qwen2", "Qwen2ForCausalLM")                  \
-  ARCHITECTURE(qwen3, "qwen3", "Qwen3ForCausalLM")                  \
-  ARCHITECTURE(gemma2, "gemma2", "Gemma2ForCausalLM")               \
-  ARCHITECTURE(gemma3, "gemma3_text", "Gemma3ForCausalLM")          \
-  ARCHITECTURE(phi3, "phi3", "Phi3ForCausalLM")                     \
-  ARCHITECTURE(olmo2, "olmo2", "Olmo2ForCausalLM")                  \
-  ARCHITECTURE(olmo3, "olmo3", "Olmo3ForCausalLM")                  \
-  ARCHITECTURE(mixtral, "mixtral", "MixtralForCausalLM")            \
-  ARCHITECTURE(olmoe, "olmoe", "OlmoeForCausalLM")                  \
-  ARCHITECTURE(qwen2_moe, "qwen2_moe", "Qwen2MoeForCausalLM")       \
-  ARCHITECTURE(qwen3_moe, "qwen3_moe", "Qwen3MoeForCausalLM")       \
-  ARCHITECTURE(deepseek_v3, "deepseek_v3", "DeepseekV3ForCausalLM") \
-  ARCHITECTURE(glm4_moe, "glm4_moe", "Glm4MoeForCausalLM")          \
-  ARCHITECTURE(gpt_oss, "gpt_oss", "GptOssForCausalLM")             \
-  ARCHITECTURE(gpt_neox, "gpt_neox", "GPTNeoXForCausalLM")          \
+#define TRAIN_ARCHITECTURES(ARCHITECTURE)                              \
+  ARCHITECTURE(llama, "llama", "LlamaForCausalLM")                     \
+  ARCHITECTURE(mistral, "mistral", "MistralForCausalLM")               \
+  ARCHITECTURE(ministral, "ministral", "MinistralForCausalLM")         \
+  ARCHITECTURE(qwen2, "qwen2", "Qwen2ForCausalLM")                     \
+  ARCHITECTURE(qwen3, "qwen3", "Qwen3ForCausalLM")                     \
+  ARCHITECTURE(gemma2, "gemma2", "Gemma2ForCausalLM")                  \
+  ARCHITECTURE(gemma3, "gemma3_text", "Gemma3ForCausalLM")             \
+  ARCHITECTURE(phi3, "phi3", "Phi3ForCausalLM")                        \
+  ARCHITECTURE(olmo2, "olmo2", "Olmo2ForCausalLM")                     \
+  ARCHITECTURE(olmo3, "olmo3", "Olmo3ForCausalLM")                     \
+  ARCHITECTURE(mixtral, "mixtral", "MixtralForCausalLM")               \
+  ARCHITECTURE(olmoe, "olmoe", "OlmoeForCausalLM")                     \
+  ARCHITECTURE(qwen2_moe, "qwen2_moe", "Qwen2MoeForCausalLM")          \
+  ARCHITECTURE(qwen3_moe, "qwen3_moe", "Qwen3MoeForCausalLM")          \
+  ARCHITECTURE(deepseek_v3, "deepseek_v3", "DeepseekV3ForCausalLM")    \
+  ARCHITECTURE(glm4_moe, "glm4_moe", "Glm4MoeForCausalLM")             \
+  ARCHITECTURE(gpt_oss, "gpt_oss", "GptOssForCausalLM")                \
+  ARCHITECTURE(mamba, "mamba", "MambaForCausalLM")                     \
+  ARCHITECTURE(falcon_mamba, "falcon_mamba", "FalconMambaForCausalLM") \
+  ARCHITECTURE(mamba2, "mamba2", "Mamba2ForCausalLM")                  \
+  ARCHITECTURE(jamba, "jamba", "JambaForCausalLM")                     \
+  ARCHITECTURE(gpt_neox, "gpt_neox", "GPTNeoXForCausalLM")             \
   ARCHITECTURE(gpt2, "gpt2", "GPT2LMHeadModel")
 
 /// All that are known, in the order of the list.

@@ -20,7 +20,7 @@ class LinearBlock {
  public:
   struct Options {
     std::int64_t inputs = 0, outputs = 0;
-    InitKind init = InitKind::linear;
+    Initializer init = InitKind::linear;
     bool bias = false;
     bool transposed = false;
     bool bias_later = false;  ///< add_bias() adds the bias, not the constructor.

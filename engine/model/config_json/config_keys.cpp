@@ -31,6 +31,14 @@ constexpr auto kKeys = std::to_array<ConfigKeys>({
     {"routed_scaling_factor", KeyUse::refused, "weights of experts have no other factor here",
      "1.0"},
     {"n_group topk_group", KeyUse::refused, "routers choose among all experts here", "1"},
+    {"norm_before_gate mamba_norm_before_gate ssm_cfg.norm_before_gate ssm_cfg.D_has_hdim",
+     KeyUse::refused, "the gate comes before the norm, and a head has one skip; set it to false",
+     "false"},
+    {"ssm_cfg.rmsnorm", KeyUse::refused, "Mamba-2 has its gated norm; set it to true", "true"},
+    {"ssm_cfg.d_ssm", KeyUse::refused, "all channels are scanned; set it to null", "null"},
+    {"attn_layer_idx", KeyUse::refused,
+     "layers of attention among Mamba's are not read; leave it empty", "[]"},
+    {"d_intermediate", KeyUse::refused, "layers have a mixer alone; set it to 0", "0"},
     {"attention_dropout attn_pdrop resid_pdrop embd_pdrop hidden_dropout", KeyUse::dropout},
     // Weights that are quantised are refused where they are read; full ones may lie beside their
     // quantization_config.
@@ -40,13 +48,16 @@ constexpr auto kKeys = std::to_array<ConfigKeys>({
     {"begin_suppress_tokens bos_token_id cls_token_id decoder_start_token_id eos_token_id "
      "pad_token_id sep_token_id",
      KeyUse::no_effect, "ids of tokens, which the tokenizer and `generate` use"},
-    {"embedding_initializer_range initializer_range", KeyUse::no_effect,
-     "initial weights of a fresh model, which are this engine's own"},
+    {"embedding_initializer_range initializer_range rescale_prenorm_residual ssm_cfg.A_init_range",
+     KeyUse::no_effect, "initial weights of a fresh model, which are this engine's own"},
     {"_attn_implementation _attn_implementation_autoset _sliding_window_pattern "
-     "attn_implementation cache_implementation chunk_size_feed_forward gradient_checkpointing "
-     "is_decoder is_encoder_decoder n_ctx output_attentions output_hidden_states output_past "
+     "attn_implementation cache_implementation chunk_size chunk_size_feed_forward "
+     "gradient_checkpointing "
+     "fused_add_norm is_decoder is_encoder_decoder n_ctx output_attentions output_hidden_states "
+     "output_past "
      "output_router_logits pretraining_tp reorder_and_upcast_attn return_dict "
-     "tie_encoder_decoder tie_last_hidden_states torchscript use_bfloat16 use_cache",
+     "tie_encoder_decoder tie_last_hidden_states torchscript use_associative_scan use_bfloat16 "
+     "use_cache use_mamba_kernels use_mambapy num_logits_to_keep",
      KeyUse::no_effect, "how transformers runs the model and what it returns"},
     {"classifier_dropout id2label label2id num_labels problem_type summary_activation "
      "summary_first_dropout summary_proj_to_labels summary_type summary_use_proj",
@@ -58,6 +69,9 @@ constexpr auto kKeys = std::to_array<ConfigKeys>({
      "return_dict_in_generate suppress_tokens task_specific_params temperature top_k top_p "
      "typical_p",
      KeyUse::no_effect, "how transformers samples"},
+    {"attn_cfg pad_vocab_size_multiple ssm_cfg time_step_rank time_step_scale "
+     "time_step_init_scheme",
+     KeyUse::no_effect, "what a state space's other program, or another kind of it, has"},
     {"audio_config audio_token_id boi_token_index eoi_token_index image_token_id "
      "image_token_index mm_tokens_per_image multimodal_projector_bias projector_hidden_act "
      "spatial_merge_size vision_config vision_feature_layer vision_feature_select_strategy",

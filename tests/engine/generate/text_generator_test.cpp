@@ -138,7 +138,8 @@ TEST_CASE("text generator: a text longer than the context is continued after its
 
 constexpr std::int64_t kContext = 40;
 
-/// Every kind of attention, norm, position, head and router that has to do with a row's place.
+/// Every kind of attention, scan, norm, position, head and router that has to do with a row's
+/// place.
 const std::map<std::string, std::string>& published_configs() {
   static const std::map<std::string, std::string> configs = {
       {"llama", R"("num_key_value_heads": 2, "rms_norm_eps": 1e-5, "rope_theta": 1e4)"},
@@ -180,6 +181,12 @@ const std::map<std::string, std::string>& published_configs() {
                       "num_experts_per_tok": 2, "use_qk_norm": true)"},
       {"gpt_oss", R"("num_key_value_heads": 2, "head_dim": 8, "rms_norm_eps": 1e-6,
                      "num_local_experts": 6, "num_experts_per_tok": 2, "sliding_window": 7)"},
+      {"mamba", R"("expand": 1.5, "state_size": 5, "time_step_rank": 3)"},
+      {"mamba2", R"("expand": 1.5, "num_heads": 6, "head_dim": 8, "n_groups": 2, "state_size": 5)"},
+      {"jamba", R"("num_key_value_heads": 2, "rms_norm_eps": 1e-6, "num_experts": 4,
+                   "attn_layer_period": 3, "attn_layer_offset": 1, "mamba_expand": 1,
+                   "mamba_d_state": 5)"},
+      {"falcon_mamba", R"("expand": 1.5, "state_size": 8, "conv_kernel": 2)"},
   };
   return configs;
 }

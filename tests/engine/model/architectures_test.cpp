@@ -65,7 +65,10 @@ TEST_CASE("architectures: published sizes have the published number of parameter
       {"olmoe-1b-7b", 6'919'161'856},     {"qwen1.5-moe-a2.7b", 14'315'784'192},
       {"qwen3-30b-a3b", 30'532'122'624},  {"deepseek-v3", 671'026'404'352},
       {"glm-4.5", 352'797'814'784},       {"glm-4.5-air", 106'852'245'504},
-      {"gpt-oss-20b", 20'914'757'184},    {"gpt-oss-120b", 116'829'156'672}};
+      {"mamba-130m", 129'135'360},        {"mamba-2.8b", 2'768'345'600},
+      {"falcon-mamba-7b", 7'272'665'088}, {"mamba2-130m", 128'989'632},
+      {"mamba2-2.7b", 2'702'599'680},     {"gpt-oss-20b", 20'914'757'184},
+      {"gpt-oss-120b", 116'829'156'672}};
   CHECK(configs::shipped_models().size() == published.size());
   for (const configs::ShippedModel& shape : configs::shipped_models()) {
     CAPTURE(shape.name);

@@ -18,6 +18,8 @@
 #include "engine/model/architectures/architectures.hpp"
 #include "engine/model/blocks/attention_block.hpp"
 #include "engine/model/blocks/latent_attention_block.hpp"
+#include "engine/model/blocks/mamba2_block.hpp"
+#include "engine/model/blocks/mamba_block.hpp"
 #include "engine/model/config_json/rope_settings.hpp"
 #include "engine/model/spec.hpp"
 
@@ -87,6 +89,10 @@ void check_spec(const ModelSpec& spec, const Json& wanted) {
   }
   for (std::size_t i = 0; i < spec.layers.size(); ++i) {
     const auto* attention = find_block<AttentionSpec>(spec.layers[i]);
+    if (find_block<MambaSpec>(spec.layers[i]) != nullptr ||
+        find_block<Mamba2Spec>(spec.layers[i]) != nullptr) {
+      continue;
+    }
     if (attention == nullptr) {
       CHECK(block_of<LatentAttentionSpec>(spec.layers[i]).rope == 0U);
       CHECK(wanted.at("windows").at(i) == 0);

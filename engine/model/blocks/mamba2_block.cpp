@@ -1,0 +1,285 @@
+#include "engine/model/blocks/mamba2_block.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include "base/check.hpp"
+#include "kernels/state_space/causal_conv.hpp"
+#include "kernels/state_space/gated_norm.hpp"
+
+namespace train::engine {
+
+std::unique_ptr<Block> Mamba2Spec::make(const BlockContext& context, const ModelSpec& model) const {
+  return std::make_unique<Mamba2Block>(context, *this, model);
+}
+
+std::string Mamba2Spec::sizes() const {
+  return fmt::format("{} heads of {} with {} states", heads, width, states);
+}
+
+std::string Mamba2Spec::describe() const {
+  std::string text = fmt::format("{}, {} group{} of B and C, convolution of {}", sizes(), groups,
+                                 groups == 1 ? "" : "s", taps);
+  if (least_step > 0.0F || most_step < std::numeric_limits<float>::infinity()) {
+    text += fmt::format(", steps from {:.6g} to {:.6g}", least_step, most_step);
+  }
+  return text + fmt::format("{}; a text's state {} bytes a layer", bias ? ", biases" : "",
+                            4 * (inner() * states + conv_width() * (taps - 1)));
+}
+
+std::string Mamba2Spec::mistake() const {
+  if (taps < 1 || taps > kernels::kMostTaps) {
+    return fmt::format("the convolution has {} taps: 1 to {} are supported", taps,
+                       kernels::kMostTaps);
+  }
+  if (states < 1 || states > kernels::kMostHeadStates || width < 1 ||
+      width > kernels::kMostHeadWidth) {
+    return fmt::format("a head has {} channels of {} states: up to {} of {} are supported", width,
+                       states, kernels::kMostHeadWidth, kernels::kMostHeadStates);
+  }
+  return heads % groups == 0
+             ? ""
+             : fmt::format("{} heads do not divide into n_groups {}", heads, groups);
+}
+
+// The convolution's products and sums; of each state two products and a sum of
+// S, a product and a sum of the output.
+double Mamba2Spec::score_flops(std::int64_t /*seq_len*/) const {
+  constexpr std::int64_t of_state = 5;
+  return static_cast<double>(conv_width() * 2 * taps + of_state * inner() * states);
+}
+
+Mamba2Block::Mamba2Block(const BlockContext& context, const Mamba2Spec& spec,
+                         const ModelSpec& model)
+    : kernels_(&context.kernels),
+      workspace_(&context.workspace),
+      spec_(spec),
+      embedding_dim_(model.embedding_dim),
+      keeps_states_(context.workspace.has_backward()) {
+  TRAIN_CHECK(!model.transposed_linears);
+  add_parameters(context);
+  reserve(context);
+}
+
+void Mamba2Block::add_parameters(const BlockContext& context) {
+  const auto add = [&](const std::string& name, std::vector<std::int64_t> shape, Initializer init,
+                       bool exact, ParameterGroup group = ParameterGroup::no_decay) {
+    return context.parameters.add({.name = context.prefix + name,
+                                   .shape = std::move(shape),
+                                   .group = group,
+                                   .init = init,
+                                   .exact = exact});
+  };
+  const double bound = 1.0 / std::sqrt(static_cast<double>(spec_.taps));
+  step_bias_ = add(spec_.step_bias, {spec_.heads}, spec_.step_bias_init, true);
+  rates_ = add(spec_.rates, {spec_.heads}, InitKind::log_place, true);
+  skip_ = add(spec_.skip, {spec_.heads}, Initializer::constant(1.0), true);
+  conv_ = add(spec_.conv + ".weight", {spec_.conv_width(), 1, spec_.taps},
+              Initializer::uniform(-bound, bound), false, ParameterGroup::decay);
+  if (spec_.conv_bias) {
+    conv_bias_ = add(spec_.conv + ".bias", {spec_.conv_width()}, Initializer::constant(0.0), false);
+  }
+  in_.emplace(
+      context, spec_.in,
+      LinearBlock::Options{.inputs = embedding_dim_, .outputs = projected(), .bias = spec_.bias});
+  norm_ = add(spec_.norm + ".weight", {spec_.inner()}, Initializer::constant(1.0), false);
+  out_.emplace(context, spec_.out,
+               LinearBlock::Options{.inputs = spec_.inner(),
+                                    .outputs = embedding_dim_,
+                                    .init = InitKind::residual_output,
+                                    .bias = spec_.bias});
+}
+
+void Mamba2Block::reserve(const BlockContext& context) {
+  Workspace& w = *workspace_;
+  const std::int64_t rows = w.rows();
+  projected_ = w.keep(context.prefix, "gates, scan inputs and steps", rows * projected());
+  convolved_ = w.keep_unless_lean(Phase::branch, context.prefix, "scan inputs convolved",
+                                  rows * spec_.conv_width());
+  scanned_ = w.keep(context.prefix, "scanned", rows * spec_.inner());
+  rstd_ = w.keep(context.prefix, "gated norm.rstd", rows * spec_.groups, Content::floats);
+  const std::int64_t state = spec_.inner() * spec_.states;
+  if (keeps_states_) {
+    kept_ = w.keep(context.prefix, "states of chunks", kernels::head_scan_kept(rows, state),
+                   Content::floats);
+  }
+  normed_ = w.scratch(Phase::branch, "scanned, gated and normalised", rows * spec_.inner());
+  if (const std::int64_t texts = w.cached_texts(); texts > 0) {
+    last_inputs_ =
+        w.keep_for_texts(context.prefix + "last scan inputs",
+                         texts * std::max<std::int64_t>(1, spec_.taps - 1) * spec_.conv_width());
+    last_states_ = w.keep_for_texts(context.prefix + "last states", texts * state, Content::floats);
+  }
+  dconvolved_ =
+      w.scratch_backward(Phase::branch, "scan inputs' gradient", rows * spec_.conv_width());
+  partial_ = w.scratch_backward(Phase::branch, "sums of heads",
+                                kernels::head_scan_partial(rows, spec_.heads, spec_.states),
+                                Content::floats);
+}
+
+kernels::DocumentRows Mamba2Block::rows_of(const Lane& lane) const {
+  return {.positions = lane.positions, .sequences = lane.sequences, .seq_len = lane.seq_len};
+}
+
+kernels::TextStates Mamba2Block::states_of(const Lane& lane, Workspace::Slot slot,
+                                           Content content) const {
+  if (lane.cache == CacheUse::none) {
+    return {};
+  }
+  void* data = content == Content::floats ? static_cast<void*>(workspace_->floats_at(slot))
+                                          : static_cast<void*>(workspace_->at(slot));
+  return {.data = data, .texts = lane.texts, .extend = lane.cache == CacheUse::extend};
+}
+
+void Mamba2Block::convolve(const BlockCall& call) const {
+  const Elements inputs = conv_inputs();
+  kernels_->causal_conv_forward(
+      call.stream, {.rows = rows_of(call.lane),
+                    .x = inputs,
+                    .weight = call.weights + conv_.offset,
+                    .bias = spec_.conv_bias ? call.weights + conv_bias_.offset : ConstElements(),
+                    .y = workspace_->at(convolved_),
+                    .channels = spec_.conv_width(),
+                    .taps = spec_.taps,
+                    .x_stride = projected(),
+                    .y_stride = spec_.conv_width(),
+                    .states = states_of(call.lane, last_inputs_, Content::elements),
+                    .dtype = inputs.dtype});
+}
+
+kernels::HeadScanInputs Mamba2Block::scan_inputs(const BlockCall& call) const {
+  const Elements convolved = workspace_->at(convolved_);
+  return {.rows = rows_of(call.lane),
+          .x = convolved,
+          .b = convolved + spec_.inner(),
+          .c = convolved + spec_.inner() + spec_.groups * spec_.states,
+          .delta = steps(),
+          .a_log = exact_weights(call.weights, rates_.offset),
+          .d = exact_weights(call.weights, skip_.offset),
+          .delta_bias = exact_weights(call.weights, step_bias_.offset),
+          .heads = spec_.heads,
+          .groups = spec_.groups,
+          .width = spec_.width,
+          .states = spec_.states,
+          .x_stride = spec_.conv_width(),
+          .delta_stride = projected(),
+          .least_step = spec_.least_step,
+          .most_step = spec_.most_step};
+}
+
+void Mamba2Block::forward_kept(const BlockCall& call, ConstElements x) {
+  in_->forward(call, x, workspace_->at(projected_), projected());
+  convolve(call);
+  const Elements scanned = workspace_->at(scanned_);
+  kernels_->head_scan_forward(call.stream,
+                              {.in = scan_inputs(call),
+                               .y = scanned,
+                               .y_stride = spec_.inner(),
+                               .kept = keeps_states_ ? workspace_->floats_at(kept_) : nullptr,
+                               .states = states_of(call.lane, last_states_, Content::floats),
+                               .dtype = scanned.dtype});
+  normalise(call);
+}
+
+void Mamba2Block::normalise(const BlockCall& call) const {
+  const Elements normed = workspace_->at(normed_);
+  kernels_->gated_norm_forward(call.stream, {.y = workspace_->at(scanned_),
+                                             .z = gates(),
+                                             .weight = call.weights + norm_.offset,
+                                             .out = normed,
+                                             .rstd = workspace_->floats_at(rstd_),
+                                             .rows = call.lane.rows(),
+                                             .cols = spec_.inner(),
+                                             .groups = spec_.groups,
+                                             .y_stride = spec_.inner(),
+                                             .z_stride = projected(),
+                                             .eps = spec_.norm_eps,
+                                             .dtype = normed.dtype});
+}
+
+// What the norm gave is still there: forward_kept() has just left it.
+void Mamba2Block::forward_output(const BlockCall& call, Elements branch) {
+  out_->forward(call, workspace_->at(normed_), branch, embedding_dim_);
+}
+
+void Mamba2Block::normalise_backward(const BlockCall& call) const {
+  const Elements normed = workspace_->at(normed_);
+  const Elements scanned = workspace_->at(scanned_);
+  kernels_->gated_norm_backward(call.stream, {.y = scanned,
+                                              .z = gates(),
+                                              .weight = call.weights + norm_.offset,
+                                              .rstd = workspace_->floats_at(rstd_),
+                                              .out = normed,
+                                              .dy = scanned,
+                                              .dz = gates(),
+                                              .dweight = gradient_of(call, norm_),
+                                              .rows = call.lane.rows(),
+                                              .cols = spec_.inner(),
+                                              .groups = spec_.groups,
+                                              .y_stride = spec_.inner(),
+                                              .z_stride = projected(),
+                                              .dtype = normed.dtype});
+}
+
+void Mamba2Block::scan_backward(const BlockCall& call) const {
+  const Elements dconvolved = workspace_->at(dconvolved_);
+  kernels_->head_scan_backward(call.stream,
+                               {.in = scan_inputs(call),
+                                .kept = workspace_->floats_at(kept_),
+                                .dy = workspace_->at(scanned_),
+                                .y_stride = spec_.inner(),
+                                .dx = dconvolved,
+                                .db = dconvolved + spec_.inner(),
+                                .dc = dconvolved + spec_.inner() + spec_.groups * spec_.states,
+                                .dx_stride = spec_.conv_width(),
+                                .ddelta = steps(),
+                                .da_log = gradient_of(call, rates_),
+                                .dd = gradient_of(call, skip_),
+                                .ddelta_bias = gradient_of(call, step_bias_),
+                                .partial = workspace_->floats_at(partial_),
+                                .dtype = dconvolved.dtype});
+}
+
+void Mamba2Block::convolve_backward(const BlockCall& call) const {
+  const Elements inputs = conv_inputs();
+  const bool bias = spec_.conv_bias;
+  kernels_->causal_conv_backward(call.stream,
+                                 {.rows = rows_of(call.lane),
+                                  .x = inputs,
+                                  .weight = call.weights + conv_.offset,
+                                  .bias = bias ? call.weights + conv_bias_.offset : ConstElements(),
+                                  .dy = workspace_->at(dconvolved_),
+                                  .dx = inputs,
+                                  .dweight = gradient_of(call, conv_),
+                                  .dbias = bias ? gradient_of(call, conv_bias_) : nullptr,
+                                  .channels = spec_.conv_width(),
+                                  .taps = spec_.taps,
+                                  .x_stride = projected(),
+                                  .y_stride = spec_.conv_width(),
+                                  .dx_stride = projected(),
+                                  .dtype = inputs.dtype});
+}
+
+void Mamba2Block::backward(const BlockCall& call, ConstElements x, ConstElements dbranch,
+                           Elements dx) {
+  const Elements normed = workspace_->at(normed_);
+  if (workspace_->lean()) {
+    convolve(call);
+  }
+  out_->begin_backward(call, dbranch, embedding_dim_);
+  out_->backward_input(call, dbranch, embedding_dim_, normed);
+  normalise_backward(call);
+  out_->backward_weight(call, dbranch, embedding_dim_, normed);
+  scan_backward(call);
+  convolve_backward(call);
+  const Elements dprojected = workspace_->at(projected_);  // In the projection's place.
+  in_->begin_backward(call, dprojected, projected());
+  in_->backward_weight(call, dprojected, projected(), x);
+  in_->backward_input(call, dprojected, projected(), dx);
+}
+
+}  // namespace train::engine

@@ -1,0 +1,396 @@
+#include "engine/model/blocks/mamba_block.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/check.hpp"
+#include "kernels/activation/elementwise.hpp"
+#include "kernels/attention/shared_keys.hpp"
+#include "kernels/norm/norm.hpp"
+#include "kernels/state_space/causal_conv.hpp"
+
+namespace train::engine {
+
+std::unique_ptr<Block> MambaSpec::make(const BlockContext& context, const ModelSpec& model) const {
+  return std::make_unique<MambaBlock>(context, *this, model);
+}
+
+std::string MambaSpec::sizes() const {
+  return fmt::format("{} channels of {} states", inner, states);
+}
+
+std::string MambaSpec::describe() const {
+  static constexpr const char* kNorms[] = {"", ", norms without weights", ", norms"};
+  return fmt::format("{}, convolution of {}, steps of rank {}{}{}; a text's state {} bytes a layer",
+                     sizes(), taps, step_rank, kNorms[static_cast<std::size_t>(norms)],
+                     bias ? ", biases" : "", 4 * inner * (states + taps - 1));
+}
+
+std::string MambaSpec::mistake() const {
+  if (taps < 1 || taps > kernels::kMostTaps) {
+    return fmt::format("the convolution has {} taps: 1 to {} are supported", taps,
+                       kernels::kMostTaps);
+  }
+  if (states < 1 || states > kernels::kMostScanStates) {
+    return fmt::format("a channel has {} states: 1 to {} are supported", states,
+                       kernels::kMostScanStates);
+  }
+  return {};
+}
+
+// The convolution's products and sums; of each state its rate, its decay, two products and a sum of
+// h, and a product and a sum of the output.
+double MambaSpec::score_flops(std::int64_t /*seq_len*/) const {
+  constexpr std::int64_t of_state = 7;
+  return static_cast<double>(inner * (2 * taps + of_state * states));
+}
+
+MambaBlock::MambaBlock(const BlockContext& context, const MambaSpec& spec, const ModelSpec& model)
+    : kernels_(&context.kernels),
+      workspace_(&context.workspace),
+      spec_(spec),
+      embedding_dim_(model.embedding_dim),
+      keeps_states_(context.workspace.has_backward()) {
+  TRAIN_CHECK(!model.transposed_linears);
+  add_parameters(context);
+  reserve(context);
+}
+
+void MambaBlock::add_parameters(const BlockContext& context) {
+  const auto add = [&](const std::string& name, std::vector<std::int64_t> shape, Initializer init,
+                       bool exact, ParameterGroup group = ParameterGroup::no_decay) {
+    return context.parameters.add({.name = context.prefix + name,
+                                   .shape = std::move(shape),
+                                   .group = group,
+                                   .init = init,
+                                   .exact = exact});
+  };
+  const std::int64_t inner = spec_.inner;
+  const double bound = 1.0 / std::sqrt(static_cast<double>(spec_.taps));
+  rates_ = add(spec_.rates, {inner, spec_.states}, InitKind::log_place, true);
+  skip_ = add(spec_.skip, {inner}, Initializer::constant(1.0), true);
+  in_.emplace(
+      context, spec_.in,
+      LinearBlock::Options{.inputs = embedding_dim_, .outputs = 2 * inner, .bias = spec_.bias});
+  conv_ = add(spec_.conv + ".weight", {inner, 1, spec_.taps}, Initializer::uniform(-bound, bound),
+              false, ParameterGroup::decay);
+  if (spec_.conv_bias) {
+    conv_bias_ = add(spec_.conv + ".bias", {inner}, Initializer::constant(0.0), false);
+  }
+  select_.emplace(context, spec_.select,
+                  LinearBlock::Options{.inputs = inner, .outputs = selected()});
+  step_.emplace(
+      context, spec_.step,
+      LinearBlock::Options{.inputs = spec_.step_rank, .outputs = inner, .init = spec_.step_init});
+  step_bias_ = add(spec_.step + ".bias", {inner}, spec_.step_bias_init, true);
+  add_norms(context);
+  out_.emplace(context, spec_.out,
+               LinearBlock::Options{.inputs = inner,
+                                    .outputs = embedding_dim_,
+                                    .init = InitKind::residual_output,
+                                    .bias = spec_.bias});
+}
+
+void MambaBlock::add_norms(const BlockContext& context) {
+  step_norm_.cols = spec_.step_rank;
+  b_norm_.cols = c_norm_.cols = spec_.states;
+  if (spec_.norms == ScanNorms::none) {
+    return;
+  }
+  const auto add = [&](Norm& norm, const std::string& name, const char* kept) {
+    if (spec_.norms == ScanNorms::weighted) {
+      norm.weighted.emplace(
+          context, name,
+          HeadNormBlock::Options{
+              .kind = kernels::NormKind::rms, .head_dim = norm.cols, .eps = spec_.norm_eps});
+    } else {
+      norm.rstd = workspace_->keep(context.prefix, kept, workspace_->rows(), Content::floats);
+    }
+  };
+  add(step_norm_, spec_.step_norm, "step norm.rstd");
+  add(b_norm_, spec_.b_norm, "B norm.rstd");
+  add(c_norm_, spec_.c_norm, "C norm.rstd");
+  no_weights_ = workspace_->share("norms without weights", std::max(spec_.step_rank, spec_.states),
+                                  Content::floats);
+}
+
+void MambaBlock::reserve(const BlockContext& context) {
+  Workspace& w = *workspace_;
+  const std::int64_t rows = w.rows();
+  const auto kept = [&](const char* name, std::int64_t width) {
+    return w.keep(context.prefix, name, rows * width);
+  };
+  const auto scratch = [&](const char* name, std::int64_t width) {
+    return w.scratch_backward(Phase::branch, name, rows * width);
+  };
+  inputs_ = kept("scan inputs and gates", 2 * spec_.inner);
+  u_ = w.keep_unless_lean(Phase::branch, context.prefix, "scan inputs convolved",
+                          rows * spec_.inner);
+  raw_step_ = kept("steps' inputs", spec_.step_rank);
+  raw_bc_ = kept("B and C", bc_width());
+  step_input_ = raw_step_;
+  bc_ = raw_bc_;
+  if (spec_.norms != ScanNorms::none) {
+    step_input_ = w.keep_unless_lean(Phase::branch, context.prefix, "steps' inputs normalised",
+                                     rows * spec_.step_rank);
+    bc_ =
+        w.keep_unless_lean(Phase::branch, context.prefix, "B and C normalised", rows * bc_width());
+  }
+  delta_ = kept("steps", spec_.inner);
+  if (keeps_states_) {
+    kept_ = w.keep(context.prefix, "states of chunks",
+                   kernels::scan_kept(rows, spec_.inner, spec_.states), Content::floats);
+  }
+  gated_ = w.scratch(Phase::branch, "scanned and gated", rows * spec_.inner);
+  selection_ = w.scratch(Phase::branch, "selection", rows * selected());
+  if (const std::int64_t texts = w.cached_texts(); texts > 0) {
+    last_inputs_ =
+        w.keep_for_texts(context.prefix + "last scan inputs",
+                         texts * std::max<std::int64_t>(1, spec_.taps - 1) * spec_.inner);
+    last_states_ = w.keep_for_texts(context.prefix + "last states",
+                                    texts * spec_.states * spec_.inner, Content::floats);
+  }
+  du_ = scratch("scan inputs' gradient", spec_.inner);
+  dbc_ = scratch("gradient of B and C", bc_width());
+  dstep_ = scratch("gradient of steps' inputs", spec_.step_rank);
+  partial_ =
+      w.scratch_backward(Phase::branch, "sums of channels",
+                         kernels::scan_partial(rows, spec_.inner, spec_.states), Content::floats);
+}
+
+kernels::DocumentRows MambaBlock::rows_of(const Lane& lane) const {
+  return {.positions = lane.positions, .sequences = lane.sequences, .seq_len = lane.seq_len};
+}
+
+kernels::TextStates MambaBlock::states_of(const Lane& lane, Workspace::Slot slot,
+                                          Content content) const {
+  if (lane.cache == CacheUse::none) {
+    return {};
+  }
+  void* data = content == Content::floats ? static_cast<void*>(workspace_->floats_at(slot))
+                                          : static_cast<void*>(workspace_->at(slot));
+  return {.data = data, .texts = lane.texts, .extend = lane.cache == CacheUse::extend};
+}
+
+void MambaBlock::convolve(const BlockCall& call) const {
+  const Elements inputs = workspace_->at(inputs_);
+  kernels_->causal_conv_forward(
+      call.stream, {.rows = rows_of(call.lane),
+                    .x = inputs,
+                    .weight = call.weights + conv_.offset,
+                    .bias = spec_.conv_bias ? call.weights + conv_bias_.offset : ConstElements(),
+                    .y = workspace_->at(u_),
+                    .channels = spec_.inner,
+                    .taps = spec_.taps,
+                    .x_stride = 2 * spec_.inner,
+                    .y_stride = spec_.inner,
+                    .states = states_of(call.lane, last_inputs_, Content::elements),
+                    .dtype = inputs.dtype});
+}
+
+void MambaBlock::normalise(const BlockCall& call, const Norm& norm, ConstElements x, Elements y,
+                           std::int64_t stride) const {
+  const kernels::RowLayout layout{stride, 0};
+  if (norm.weighted) {
+    norm.weighted->forward(call, x, layout, y, layout);
+    return;
+  }
+  kernels_->norm_forward(call.stream, {.kind = kernels::NormKind::rms,
+                                       .x = x,
+                                       .weight = workspace_->floats_at(no_weights_),
+                                       .y = y,
+                                       .rstd = workspace_->floats_at(norm.rstd),
+                                       .outer = call.lane.rows(),
+                                       .cols = norm.cols,
+                                       .x_layout = layout,
+                                       .y_layout = layout,
+                                       .eps = spec_.norm_eps,
+                                       .gain_offset = 1.0F,
+                                       .dtype = x.dtype});
+}
+
+void MambaBlock::normalise_backward(const BlockCall& call, const Norm& norm, ConstElements x,
+                                    Elements dy, std::int64_t stride) const {
+  const kernels::RowLayout layout{stride, 0};
+  if (norm.weighted) {
+    norm.weighted->backward(call, x, layout, dy, dy, /*accumulate=*/false);
+    return;
+  }
+  kernels_->norm_backward(call.stream, {.kind = kernels::NormKind::rms,
+                                        .x = x,
+                                        .weight = workspace_->floats_at(no_weights_),
+                                        .rstd = workspace_->floats_at(norm.rstd),
+                                        .dy = dy,
+                                        .dx = dy,
+                                        .outer = call.lane.rows(),
+                                        .cols = norm.cols,
+                                        .x_layout = layout,
+                                        .dy_layout = layout,
+                                        .dx_layout = layout,
+                                        .gain_offset = 1.0F,
+                                        .dtype = x.dtype});
+}
+
+void MambaBlock::normalise_selection(const BlockCall& call) const {
+  if (spec_.norms == ScanNorms::none) {
+    return;
+  }
+  if (workspace_->first_use(no_weights_)) {
+    kernels_->fill(call.stream, {.out = workspace_->floats_at(no_weights_),
+                                 .count = std::max(spec_.step_rank, spec_.states)});
+  }
+  const Elements raw = workspace_->at(raw_bc_);
+  const Elements bc = workspace_->at(bc_);
+  normalise(call, step_norm_, workspace_->at(raw_step_), workspace_->at(step_input_),
+            spec_.step_rank);
+  normalise(call, b_norm_, raw, bc, bc_width());
+  normalise(call, c_norm_, raw + spec_.states, bc + spec_.states, bc_width());
+}
+
+void MambaBlock::select(const BlockCall& call) const {
+  const Elements selection = workspace_->at(selection_);
+  select_->forward(call, workspace_->at(u_), selection, selected());
+  kernels_->split_heads(call.stream, {.x = selection,
+                                      .left = workspace_->at(raw_step_),
+                                      .right = workspace_->at(raw_bc_),
+                                      .rows = call.lane.rows(),
+                                      .heads = 1,
+                                      .left_dim = spec_.step_rank,
+                                      .right_dim = bc_width(),
+                                      .left_layout = {spec_.step_rank, 0},
+                                      .dtype = selection.dtype});
+  normalise_selection(call);
+  step_->forward(call, workspace_->at(step_input_), workspace_->at(delta_), spec_.inner);
+}
+
+kernels::ScanInputs MambaBlock::scan_inputs(const BlockCall& call) const {
+  const Elements bc = workspace_->at(bc_);
+  return {.rows = rows_of(call.lane),
+          .u = workspace_->at(u_),
+          .delta = workspace_->at(delta_),
+          .b = bc,
+          .c = bc + spec_.states,
+          .z = gate(),
+          .a_log = exact_weights(call.weights, rates_.offset),
+          .d = exact_weights(call.weights, skip_.offset),
+          .delta_bias = exact_weights(call.weights, step_bias_.offset),
+          .channels = spec_.inner,
+          .states = spec_.states,
+          .u_stride = spec_.inner,
+          .delta_stride = spec_.inner,
+          .b_stride = bc_width(),
+          .z_stride = 2 * spec_.inner};
+}
+
+void MambaBlock::scan(const BlockCall& call) const {
+  const Elements gated = workspace_->at(gated_);
+  kernels_->selective_scan_forward(call.stream,
+                                   {.in = scan_inputs(call),
+                                    .y = gated,
+                                    .y_stride = spec_.inner,
+                                    .kept = keeps_states_ ? workspace_->floats_at(kept_) : nullptr,
+                                    .states = states_of(call.lane, last_states_, Content::floats),
+                                    .dtype = gated.dtype});
+}
+
+void MambaBlock::forward_kept(const BlockCall& call, ConstElements x) {
+  in_->forward(call, x, workspace_->at(inputs_), 2 * spec_.inner);
+  convolve(call);
+  select(call);
+  scan(call);
+}
+
+// What the scan gave is still there: forward_kept() has just left it.
+void MambaBlock::forward_output(const BlockCall& call, Elements branch) {
+  out_->forward(call, workspace_->at(gated_), branch, embedding_dim_);
+}
+
+void MambaBlock::scan_backward(const BlockCall& call, Elements dbc) const {
+  const Elements gated = workspace_->at(gated_);
+  kernels_->selective_scan_backward(call.stream, {.in = scan_inputs(call),
+                                                  .kept = workspace_->floats_at(kept_),
+                                                  .y = gated,
+                                                  .y_stride = spec_.inner,
+                                                  .du = workspace_->at(du_),
+                                                  .ddelta = workspace_->at(delta_),
+                                                  .dz = gate(),
+                                                  .db = dbc,
+                                                  .dc = dbc + spec_.states,
+                                                  .da_log = gradient_of(call, rates_),
+                                                  .dd = gradient_of(call, skip_),
+                                                  .ddelta_bias = gradient_of(call, step_bias_),
+                                                  .partial = workspace_->floats_at(partial_),
+                                                  .dtype = gated.dtype});
+}
+
+void MambaBlock::selection_backward(const BlockCall& call, Elements dbc) const {
+  const Elements ddelta = workspace_->at(delta_);
+  const Elements dstep = workspace_->at(dstep_);
+  const Elements selection = workspace_->at(selection_);
+  step_->begin_backward(call, ddelta, spec_.inner);
+  step_->backward_weight(call, ddelta, spec_.inner, workspace_->at(step_input_));
+  step_->backward_input(call, ddelta, spec_.inner, dstep);
+  if (spec_.norms != ScanNorms::none) {
+    const Elements raw = workspace_->at(raw_bc_);
+    normalise_backward(call, step_norm_, workspace_->at(raw_step_), dstep, spec_.step_rank);
+    normalise_backward(call, b_norm_, raw, dbc, bc_width());
+    normalise_backward(call, c_norm_, raw + spec_.states, dbc + spec_.states, bc_width());
+  }
+  kernels_->join_heads(call.stream, {.left = dstep,
+                                     .right = dbc,
+                                     .out = selection,
+                                     .rows = call.lane.rows(),
+                                     .heads = 1,
+                                     .left_dim = spec_.step_rank,
+                                     .right_dim = bc_width(),
+                                     .left_layout = {spec_.step_rank, 0},
+                                     .right_layout = {bc_width(), 0},
+                                     .dtype = selection.dtype});
+  select_->begin_backward(call, selection, selected());
+  select_->backward_weight(call, selection, selected(), workspace_->at(u_));
+  select_->backward_input(call, selection, selected(), workspace_->at(du_), /*accumulate=*/true);
+}
+
+void MambaBlock::convolve_backward(const BlockCall& call) const {
+  const Elements inputs = workspace_->at(inputs_);
+  const bool bias = spec_.conv_bias;
+  kernels_->causal_conv_backward(call.stream,
+                                 {.rows = rows_of(call.lane),
+                                  .x = inputs,
+                                  .weight = call.weights + conv_.offset,
+                                  .bias = bias ? call.weights + conv_bias_.offset : ConstElements(),
+                                  .dy = workspace_->at(du_),
+                                  .dx = inputs,
+                                  .dweight = gradient_of(call, conv_),
+                                  .dbias = bias ? gradient_of(call, conv_bias_) : nullptr,
+                                  .channels = spec_.inner,
+                                  .taps = spec_.taps,
+                                  .x_stride = 2 * spec_.inner,
+                                  .y_stride = spec_.inner,
+                                  .dx_stride = 2 * spec_.inner,
+                                  .dtype = inputs.dtype});
+}
+
+void MambaBlock::backward(const BlockCall& call, ConstElements x, ConstElements dbranch,
+                          Elements dx) {
+  const Elements gated = workspace_->at(gated_);
+  const Elements dbc = workspace_->at(dbc_);
+  if (workspace_->lean()) {
+    convolve(call);
+    normalise_selection(call);
+  }
+  out_->begin_backward(call, dbranch, embedding_dim_);
+  out_->backward_input(call, dbranch, embedding_dim_, gated);
+  scan_backward(call, dbc);
+  out_->backward_weight(call, dbranch, embedding_dim_, gated);
+  selection_backward(call, dbc);
+  convolve_backward(call);
+  const Elements dinputs = workspace_->at(inputs_);  // In the inputs' place.
+  in_->begin_backward(call, dinputs, 2 * spec_.inner);
+  in_->backward_weight(call, dinputs, 2 * spec_.inner, x);
+  in_->backward_input(call, dinputs, 2 * spec_.inner, dx);
+}
+
+}  // namespace train::engine
