@@ -9,7 +9,7 @@
 namespace train::engine {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 constexpr std::array<std::string_view, 3> kWords = {"-Infinity", "Infinity", "NaN"};
 
@@ -38,26 +38,26 @@ std::string with_numbers_as_objects(const std::string& text) {
 }
 
 /// Moves `from`'s value to `to` where it has one.
-void move_key(Json& config, const char* from, Json& into, const char* to) {
+void move_key(OrderedJson& config, const char* from, OrderedJson& into, const char* to) {
   if (const auto found = config.find(from); found != config.end()) {
-    into[to] = Json(*found);
+    into[to] = OrderedJson(*found);
     config.erase(from);
   }
 }
 
 /// The original program's configuration in transformers' keys. What has no such
 /// key stays, under "ssm_cfg." if it was there.
-Json from_original(Json config) {
-  Json mixer = config.at("ssm_cfg");
+OrderedJson from_original(OrderedJson config) {
+  OrderedJson mixer = config.at("ssm_cfg");
   config.erase("ssm_cfg");
-  const bool second = mixer.value("layer", Json("Mamba1")) == "Mamba2";
+  const bool second = mixer.value("layer", OrderedJson("Mamba1")) == "Mamba2";
   mixer.erase("layer");
-  Json made = {{"model_type", second ? "mamba2" : "mamba"}};
+  OrderedJson made = {{"model_type", second ? "mamba2" : "mamba"}};
   move_key(config, "d_model", made, "hidden_size");
   move_key(config, "n_layer", made, "num_hidden_layers");
   made["tie_word_embeddings"] = true;
   move_key(config, "tie_embeddings", made, "tie_word_embeddings");
-  const Json multiple = config.value("pad_vocab_size_multiple", Json(8));
+  const OrderedJson multiple = config.value("pad_vocab_size_multiple", OrderedJson(8));
   const auto vocab = config.find("vocab_size");
   if (vocab != config.end() && vocab->is_number_integer() && multiple.is_number_integer() &&
       multiple > 0) {
@@ -80,7 +80,7 @@ Json from_original(Json config) {
   }
   if (second && made.contains("hidden_size") && made["hidden_size"].is_number_integer() &&
       made["head_dim"].is_number_integer() && made["head_dim"] > 0) {
-    const auto expand = made.value("expand", Json(2));
+    const auto expand = made.value("expand", OrderedJson(2));
     if (expand.is_number_integer()) {
       made["num_heads"] = expand.get<std::int64_t>() * made["hidden_size"].get<std::int64_t>() /
                           made["head_dim"].get<std::int64_t>();
@@ -96,11 +96,11 @@ Json from_original(Json config) {
 }  // namespace
 
 std::string in_known_dialect(const std::string& text) {
-  auto json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  auto json = OrderedJson::parse(text, nullptr, /*allow_exceptions=*/false);
   std::string known = text;
   if (json.is_discarded()) {
     known = with_numbers_as_objects(text);
-    json = Json::parse(known, nullptr, /*allow_exceptions=*/false);
+    json = OrderedJson::parse(known, nullptr, /*allow_exceptions=*/false);
     if (json.is_discarded()) {
       return text;
     }
