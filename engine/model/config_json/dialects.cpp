@@ -11,7 +11,7 @@ namespace {
 
 using OrderedJson = nlohmann::ordered_json;
 
-constexpr std::array<std::string_view, 3> kWords = {"-Infinity", "Infinity", "NaN"};
+constexpr std::array<std::string_view, 3> kNumberWords = {"-Infinity", "Infinity", "NaN"};
 
 /// Replaces the words outside of strings.
 std::string with_numbers_as_objects(const std::string& text) {
@@ -19,10 +19,10 @@ std::string with_numbers_as_objects(const std::string& text) {
   bool quoted = false;
   for (std::size_t at = 0; at < text.size(); ++at) {
     const auto rest = std::string_view(text).substr(at);
-    const auto* const word = std::find_if(kWords.begin(), kWords.end(), [&](std::string_view each) {
-      return !quoted && rest.starts_with(each);
-    });
-    if (word != kWords.end()) {
+    const auto* const word =
+        std::find_if(kNumberWords.begin(), kNumberWords.end(),
+                     [&](std::string_view each) { return !quoted && rest.starts_with(each); });
+    if (word != kNumberWords.end()) {
       result += "{\"__float__\": \"" + std::string(*word) + "\"}";
       at += word->size() - 1;
       continue;
