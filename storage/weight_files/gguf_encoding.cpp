@@ -42,9 +42,11 @@ int rounded(float value) {
   return value < 0.0F ? -(whole + more) : whole + more;
 }
 
-/// Nearest integer of a range, halves up. Truncates, since rounding is a call on old processors.
+/// Nearest integer of a range, halves up; of NaN the least. Truncates, since rounding is a call on
+/// old processors.
 int nearest(float value, int low, int high) {
-  const float inside = std::clamp(value, static_cast<float>(low), static_cast<float>(high));
+  const auto least = static_cast<float>(low);
+  const float inside = value > least ? std::min(value, static_cast<float>(high)) : least;
   return static_cast<int>(inside - static_cast<float>(low) + 0.5F) + low;
 }
 
@@ -61,7 +63,8 @@ bool encode_q8_0(const float* values, std::byte* block) {
     largest = std::max(largest, std::abs(values[i]));
   }
   const float scale = largest / steps;
-  const float inverse = scale == 0.0F ? 0.0F : 1.0F / scale;
+  // No scale, or one so small that it is no half either.
+  const float inverse = std::isfinite(1.0F / scale) ? 1.0F / scale : 0.0F;
   for (std::size_t i = 0; i < count; ++i) {
     block[2 + i] = as_byte(rounded(values[i] * inverse));
   }
