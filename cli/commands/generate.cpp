@@ -398,7 +398,7 @@ void describe_generate(CommandSyntaxes& commands) {
             options.latent_cache = text == "latent";
             return options.latent_cache || text == "expanded";
           },
-          "wants expanded or latent",
+          "--cache must be expanded or latent",
           "Form in which latent attention keeps tokens: expanded to the keys and values of its "
           "heads, with the bits of training, or as latents, in a fraction of the memory, rounded "
           "otherwise",

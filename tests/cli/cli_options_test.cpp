@@ -186,7 +186,7 @@ TEST_CASE("options: generate has defaults and takes every option", "[actors][cli
   CHECK_FALSE(plain.latent_cache);
   CHECK(accepted<GenerateOptions>({"generate", "a", "--cache", "latent"}).latent_cache);
   CHECK_FALSE(accepted<GenerateOptions>({"generate", "a", "--cache", "expanded"}).latent_cache);
-  CHECK(refused({"generate", "a", "--cache", "none"}).find("wants expanded or latent") !=
+  CHECK(refused({"generate", "a", "--cache", "none"}).find("--cache must be expanded or latent") !=
         std::string::npos);
   const auto full = accepted<GenerateOptions>(
       {"generate", "runs/a", "--prompt", "In the ", "--tokens", "7", "--temperature", "0.5",
