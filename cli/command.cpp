@@ -125,7 +125,9 @@ std::string hint_for(const CLI::App& command, const std::string& name,
 
 Error explain(const CLI::App& command, const CLI::ParseError& error,
               const std::vector<std::string>& words) {
-  if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) {
+  // What is missing may be what an unknown option means.
+  if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr ||
+      dynamic_cast<const CLI::RequiredError*>(&error) != nullptr) {
     const std::vector<std::string> known = names_of_options(command);
     for (const std::string& word : words) {
       const std::string name = word.substr(0, word.find('='));

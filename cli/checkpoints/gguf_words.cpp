@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "checkpoint/models/gguf_metadata.hpp"
 #include "cli/checkpoints/export_words.hpp"
+#include "cli/checkpoints/gguf_metadata.hpp"
 #include "data/tokenizer/formats/gguf_vocabulary.hpp"
 #include "engine/model/blocks/block.hpp"
 #include "engine/model/blocks/experts_block.hpp"
@@ -77,7 +77,7 @@ Status make_gguf(checkpoint::ExportRequest& request, const engine::ModelSpec& mo
                  const std::string& config_text, const std::filesystem::path& tokenizer,
                  GgufKind kind, const std::string& name) {
   const auto config = nlohmann::ordered_json::parse(config_text);
-  auto described = TRAIN_TRY(checkpoint::gguf_metadata(model, config));
+  auto described = TRAIN_TRY(gguf_metadata(model, config));
   auto vocabulary = TRAIN_TRY(data::gguf_vocabulary(tokenizer, model.vocab_size, config));
   const auto* words = std::ranges::find(kKindWords, kind, &KindWords::kind);
   checkpoint::GgufExport settings{.kind = kind,
@@ -95,7 +95,7 @@ Status make_gguf(checkpoint::ExportRequest& request, const engine::ModelSpec& mo
   run::show_notes(request.directory.string(), notes);
 
   request.tensors = tensors_of(model, engine::Dialect::gguf);
-  for (checkpoint::GgufConstant& constant : described.constants) {
+  for (GgufConstant& constant : described.constants) {
     checkpoint::ExportTensor tensor{.name = constant.name,
                                     .shape = {static_cast<std::int64_t>(constant.values.size())}};
     tensor.source = std::make_shared<ConstantSource>(std::move(constant.values));

@@ -116,6 +116,7 @@ Affine fit_group(std::span<const float> values, int levels) {
   constexpr int candidates = 24;
   constexpr float first = -1.2F;
   constexpr float step = 0.1F;
+  constexpr int shifts = 8;
   const float low = std::min(0.0F, *std::min_element(values.begin(), values.end()));
   const float range = std::max(0.0F, *std::max_element(values.begin(), values.end())) - low;
   if (range <= 0.0F) {
@@ -124,11 +125,9 @@ Affine fit_group(std::span<const float> values, int levels) {
   Affine best{range / static_cast<float>(levels), -low};
   float least = error_of(values, best, levels);
   std::array<float, kGroup> chosen{};
-  for (int i = 0; i < candidates; ++i) {
-    const float inverse =
-        (static_cast<float>(levels) + first + step * static_cast<float>(i)) / range;
+  const auto attempt = [&](float begin, float inverse) {
     for (std::size_t k = 0; k < values.size(); ++k) {
-      chosen[k] = static_cast<float>(nearest((values[k] - low) * inverse, 0, levels));
+      chosen[k] = static_cast<float>(nearest((values[k] - begin) * inverse, 0, levels));
     }
     const Affine fit = solve(values, chosen);
     const float error = error_of(values, fit, levels);
@@ -136,6 +135,15 @@ Affine fit_group(std::span<const float> values, int levels) {
       least = error;
       best = fit;
     }
+  };
+  const auto steps = static_cast<float>(levels);
+  for (int i = 0; i < candidates; ++i) {
+    attempt(low, (steps + first + step * static_cast<float>(i)) / range);
+  }
+  // Values in two heaps: levels that begin below the least value meet the other heap otherwise.
+  for (int i = 1; i < shifts; ++i) {
+    const float below = range / steps * static_cast<float>(i) / static_cast<float>(shifts);
+    attempt(low - below, steps / (range + below));
   }
   return best;
 }
@@ -146,18 +154,37 @@ struct PackedGroup {
   Affine fit = {};
 };
 
-/// The nearest six-bit numbers, or neighbours of them with a lesser error.
+/// The offset that fits best where the scale is given: the mean of what levels leave.
+float offset_for(std::span<const float> values, Affine fit, int levels) {
+  const float inverse = fit.scale > 0.0F ? 1.0F / fit.scale : 0.0F;
+  float sum = 0.0F;
+  for (const float value : values) {
+    const int level = nearest((value + fit.offset) * inverse, 0, levels);
+    sum += fit.scale * static_cast<float>(level) - value;
+  }
+  return sum / static_cast<float>(values.size());
+}
+
+/// Six-bit numbers near the wanted ones, those with the least error.
 PackedGroup pack_group(std::span<const float> values, Affine wanted, Affine unit, int levels) {
+  constexpr int near_scales = 2;
+  constexpr int near_offsets = 2;
   const auto place = [](float value, float of) {
     return of > 0.0F ? nearest(value / of, 0, kScaleLimit) : 0;
   };
   const int scale = place(wanted.scale, unit.scale);
-  const int offset = place(wanted.offset, unit.offset);
   PackedGroup best;
   float least = std::numeric_limits<float>::infinity();
-  for (int s = std::max(0, scale - 1); s <= std::min(kScaleLimit, scale + 1); ++s) {
-    for (int o = std::max(0, offset - 1); o <= std::min(kScaleLimit, offset + 1); ++o) {
-      const Affine fit{unit.scale * static_cast<float>(s), unit.offset * static_cast<float>(o)};
+  for (int s = std::max(0, scale - near_scales); s <= std::min(kScaleLimit, scale + near_scales);
+       ++s) {
+    const float own = unit.scale * static_cast<float>(s);
+    const float fitted = offset_for(values, {own, wanted.offset}, levels);
+    const int first = place(wanted.offset, unit.offset);
+    const int second = place(fitted, unit.offset);
+    const int around = s == scale ? near_offsets : 1;  // The error has many minima along offsets.
+    for (int o = std::max(0, std::min(first, second) - around);
+         o <= std::min(kScaleLimit, std::max(first, second) + around); ++o) {
+      const Affine fit{own, unit.offset * static_cast<float>(o)};
       const float error = error_of(values, fit, levels);
       if (error < least) {
         least = error;

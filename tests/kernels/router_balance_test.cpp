@@ -518,23 +518,27 @@ TEST_CASE("router_balance: a lane without rows has no value and no gradient",
     const Numbers counts(at(t.group_count() * 5), 0);
     const Values probabilities = zeros(t.group_count() * 5);
     const double z_squares = 0.0;
+    const bool of_step = t.term.scope == BalanceScope::step;
+    const Exact whole(t.previous.begin(), t.previous.end());
     Balanced::Found found{.values = {-1.0, -1.0}, .factors = untouched_values(t.group_count() * 5)};
     run([&](Stream& stream) {
-      cpu::router_balance(stream, {.terms = {t.term},
-                                   .term_count = 1,
-                                   .counts = counts.data(),
-                                   .probabilities = probabilities.data(),
-                                   .group_rows = no_rows.data(),
-                                   .z_squares = &z_squares,
-                                   .layer_counts = counts.data(),
-                                   .layer_probabilities = probabilities.data(),
-                                   .previous = t.previous.empty() ? nullptr : t.previous.data(),
-                                   .experts = 5,
-                                   .slots = 2,
-                                   .group_count = t.group_count(),
-                                   .values = found.values.data(),
-                                   .factors = found.factors.data(),
-                                   .z_factor = &found.z_factor});
+      cpu::router_balance(stream,
+                          {.terms = {t.term},
+                           .term_count = 1,
+                           .counts = counts.data(),
+                           .probabilities = probabilities.data(),
+                           .group_rows = no_rows.data(),
+                           .z_squares = &z_squares,
+                           .layer_counts = counts.data(),
+                           .layer_probabilities = probabilities.data(),
+                           .previous = of_step || t.previous.empty() ? nullptr : t.previous.data(),
+                           .whole = of_step ? whole.data() : nullptr,
+                           .experts = 5,
+                           .slots = 2,
+                           .group_count = t.group_count(),
+                           .values = found.values.data(),
+                           .factors = found.factors.data(),
+                           .z_factor = &found.z_factor});
     });
     CHECK(found.values == Exact{0.0, 0.0});
     CHECK(found.factors == zeros(t.group_count() * 5));

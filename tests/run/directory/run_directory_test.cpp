@@ -123,8 +123,7 @@ TEST_CASE("run directory: a key that decides the result is named with both value
   const std::vector<Change> changes = {
       {{"objective.name=dpo"},
        {"objective.name=simpo"},
-       "objective.name was \"dpo\" when this run "
-       "began and is \"simpo\" now"},
+       "objective.name was \"dpo\" so far and is \"simpo\" now"},
       {{"objective.name=sft"},
        {"objective.name=sft", "objective.label_smoothing=0.5"},
        "objective.label_smoothing was 0.0 so far and is 0.5 now"},

@@ -1,4 +1,4 @@
-#include "checkpoint/models/gguf_metadata.hpp"
+#include "cli/checkpoints/gguf_metadata.hpp"
 
 #include <fmt/format.h>
 
@@ -17,7 +17,7 @@
 #include "engine/model/blocks/mlp_block.hpp"
 #include "engine/model/config_json/rope_config.hpp"
 
-namespace train::checkpoint {
+namespace train::cli {
 namespace {
 
 using engine::AttentionSpec;
@@ -145,16 +145,16 @@ void add_rope(Maker& maker) {
   } else if (kind == "yarn") {
     add_yarn(maker, settings, static_cast<double>(rope.factor));
   } else if (kind == "llama3") {
-    maker.constant(
-        kGgufRopeTensors[0],
-        llama3_divisors({.context = real_of(settings, "original_max_position_embeddings", 8192.0),
-                         .low = real_of(settings, "low_freq_factor", 1.0),
-                         .high = real_of(settings, "high_freq_factor", 4.0)},
-                        real_of(settings, "factor", 1.0), rope.theta,
-                        static_cast<std::size_t>(rope.rotary_dim / 2)));
+    maker.constant(checkpoint::kGgufRopeTensors[0],
+                   checkpoint::llama3_divisors(
+                       {.context = real_of(settings, "original_max_position_embeddings", 8192.0),
+                        .low = real_of(settings, "low_freq_factor", 1.0),
+                        .high = real_of(settings, "high_freq_factor", 4.0)},
+                       real_of(settings, "factor", 1.0), rope.theta,
+                       static_cast<std::size_t>(rope.rotary_dim / 2)));
   } else if (kind == "longrope") {
-    maker.constant(kGgufRopeTensors[1], divisors_of(settings, "short_factor"));
-    maker.constant(kGgufRopeTensors[2], divisors_of(settings, "long_factor"));
+    maker.constant(checkpoint::kGgufRopeTensors[1], divisors_of(settings, "short_factor"));
+    maker.constant(checkpoint::kGgufRopeTensors[2], divisors_of(settings, "long_factor"));
     maker.real("rope.scaling.attn_factor", static_cast<double>(rope.factor));
   } else {
     maker.require(kind == "default", fmt::format("rope type {}", kind));
@@ -420,4 +420,4 @@ Result<GgufModelMetadata> gguf_metadata(const engine::ModelSpec& model, const Js
   return std::move(maker).finish();
 }
 
-}  // namespace train::checkpoint
+}  // namespace train::cli

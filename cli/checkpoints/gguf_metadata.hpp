@@ -10,7 +10,7 @@
 #include "engine/model/spec.hpp"
 #include "storage/weight_files/gguf_writer.hpp"
 
-namespace train::checkpoint {
+namespace train::cli {
 
 /// Tensor of a GGUF file that holds settings, not weights: F32, one axis.
 struct GgufConstant {
@@ -34,4 +34,4 @@ Result<GgufModelMetadata> gguf_metadata(const engine::ModelSpec& model,
 /// True if llama.cpp's architecture of that model is known, by ModelSpec::architecture.
 [[nodiscard]] bool has_gguf_architecture(std::string_view architecture);
 
-}  // namespace train::checkpoint
+}  // namespace train::cli
