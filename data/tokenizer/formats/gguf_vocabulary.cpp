@@ -320,6 +320,36 @@ Status add_templates(const Sources& sources, GgufVocabulary& made) {
   return {};
 }
 
+/// True if text is normalised in no other way than by NFC.
+bool is_at_most_nfc(const json& normalizer) {
+  return for_each_in_sequence(normalizer, "normalizers",
+                              [](const json& section) -> Status {
+                                return json_text(section, "type") == "NFC"
+                                           ? Status()
+                                           : user_error("another normal form");
+                              })
+      .ok();
+}
+
+/// Notes of what llama.cpp does not do before merges.
+void note_differences(const json& tokenizer, GgufVocabulary& made) {
+  if (!json_member(tokenizer, "normalizer").is_null()) {
+    made.notes.emplace_back(
+        "llama.cpp does not normalise text for this tokenizer: letters written with combining "
+        "marks may be other tokens there");
+  }
+  for (const json& token : json_member(tokenizer, "added_tokens")) {
+    if (json_flag(token, "lstrip", false) || json_flag(token, "rstrip", false) ||
+        json_flag(token, "single_word", false)) {
+      made.notes.push_back(fmt::format(
+          "llama.cpp finds added tokens wherever their text is, spaces beside them kept, others "
+          "than \"{}\" of this tokenizer",
+          json_text(token, "content").value_or("")));
+      return;
+    }
+  }
+}
+
 /// Tokens and merges of a byte-level tokenizer.json.
 Result<GgufVocabulary> byte_level(const Sources& sources, Tokens& tokens) {
   const json& model = json_member(sources.tokenizer, "model");
@@ -330,6 +360,12 @@ Result<GgufVocabulary> byte_level(const Sources& sources, Tokens& tokens) {
         "{}: llama.cpp has no tokenizer that splits text as this one; give --no-tokenizer to "
         "leave it out",
         (sources.directory / "tokenizer.json").string()));
+  }
+  if (!is_at_most_nfc(json_member(sources.tokenizer, "normalizer"))) {
+    return user_error(
+        fmt::format("{}: llama.cpp normalises no text before merges, as this normalizer does; give "
+                    "--no-tokenizer to leave the tokenizer out",
+                    (sources.directory / "tokenizer.json").string()));
   }
   const json& vocab = json_member(model, "vocab");
   for (auto entry = vocab.begin(); vocab.is_object() && entry != vocab.end(); ++entry) {
@@ -349,19 +385,43 @@ Result<GgufVocabulary> byte_level(const Sources& sources, Tokens& tokens) {
   made.fields.push_back({"tokenizer.ggml.tokens", tokens.texts});
   made.fields.push_back({"tokenizer.ggml.token_type", tokens.types});
   made.fields.push_back({"tokenizer.ggml.merges", std::move(merges)});
-  if (!json_member(sources.tokenizer, "normalizer").is_null()) {
-    made.notes.emplace_back(
-        "llama.cpp does not normalise text for this tokenizer: letters written with combining "
-        "marks may be other tokens there");
-  }
+  note_differences(sources.tokenizer, made);
   return made;
 }
 
-std::int32_t type_of(const SentencePieceModel::Piece& piece) {
-  // llama.cpp's converter asks SentencePiece, which knows no user-defined pieces.
-  return piece.type == SentencePieceModel::PieceType::user_defined
-             ? kNormal
-             : static_cast<std::int32_t>(piece.type);
+/// A way of SentencePiece that llama.cpp does not have; nullptr: there is none.
+const char* unknown_rule(const SentencePieceModel& model) {
+  return model.kind != SentencePieceModel::Kind::bpe ? "reads pieces that merges make (BPE) alone"
+         : model.rules.whitespace_as_suffix ? "puts the mark of a space before words, not behind"
+         : !model.rules.escape_whitespaces  ? "marks every space in a text"
+                                            : nullptr;
+}
+
+/// Notes of texts that are other tokens in llama.cpp.
+void note_differences(const SentencePieceModel& model, GgufVocabulary& made) {
+  if (model.rules.remove_extra_whitespaces) {
+    made.fields.push_back({"tokenizer.ggml.remove_extra_whitespaces", true});
+    made.notes.emplace_back(
+        "llama.cpp keeps runs of spaces, which this tokenizer joins: such texts are other tokens "
+        "there");
+  }
+  if (!model.rules.character_map.empty()) {
+    made.notes.emplace_back(
+        "llama.cpp does not normalise text for this tokenizer: characters that its map replaces "
+        "are other tokens there");
+  }
+  const bool own = std::any_of(model.pieces.begin(), model.pieces.end(), [](const auto& piece) {
+    return piece.type == SentencePieceModel::PieceType::user_defined;
+  });
+  if (own && model.rules.add_dummy_prefix) {
+    made.notes.emplace_back(
+        "llama.cpp puts a space behind each token that no merge makes, before text: such texts are "
+        "other tokens there");
+  }
+  if (!model.byte_fallback) {
+    made.notes.emplace_back(
+        "llama.cpp fails at characters that have no token, as this tokenizer has none for bytes");
+  }
 }
 
 /// Pieces and scores of a tokenizer.model.
@@ -369,19 +429,20 @@ Result<GgufVocabulary> sentencepiece(const Sources& sources, const std::string& 
                                      Tokens& tokens) {
   const fs::path path = sources.directory / "tokenizer.model";
   const auto model = TRAIN_TRY(parse_sentencepiece_model(bytes));
-  if (model.kind != SentencePieceModel::Kind::bpe) {
+  if (const char* rule = unknown_rule(model)) {
     return user_error(
-        fmt::format("{}: llama.cpp reads pieces that merges make (BPE), which these are not; give "
-                    "--no-tokenizer "
-                    "to leave them out",
-                    path.string()));
+        fmt::format("{}: llama.cpp {}, unlike this tokenizer; give --no-tokenizer to leave it out",
+                    path.string(), rule));
   }
   if (model.pieces.size() > tokens.texts.size()) {
     return too_many(sources, model.pieces.size() - 1, tokens.texts.size());
   }
   for (std::size_t id = 0; id < model.pieces.size(); ++id) {
     const SentencePieceModel::Piece& piece = model.pieces[id];
-    tokens.set(id, std::string(piece.text), type_of(piece), piece.score);
+    // Files have spaces in pieces that no merge makes.
+    const bool own = piece.type == SentencePieceModel::PieceType::user_defined;
+    tokens.set(id, own ? replaced(piece.text, kSpaceMark, " ") : std::string(piece.text),
+               static_cast<std::int32_t>(piece.type), piece.score);
   }
   const json added = TRAIN_TRY(read_json(sources.directory / "added_tokens.json"));
   for (auto entry = added.begin(); added.is_object() && entry != added.end(); ++entry) {
@@ -396,12 +457,7 @@ Result<GgufVocabulary> sentencepiece(const Sources& sources, const std::string& 
   made.fields.push_back({"tokenizer.ggml.scores", tokens.scores});
   made.fields.push_back({"tokenizer.ggml.token_type", tokens.types});
   made.fields.push_back({"tokenizer.ggml.add_space_prefix", model.rules.add_dummy_prefix});
-  if (model.rules.remove_extra_whitespaces) {
-    made.fields.push_back({"tokenizer.ggml.remove_extra_whitespaces", true});
-    made.notes.emplace_back(
-        "llama.cpp keeps runs of spaces, which this tokenizer joins: such texts are other tokens "
-        "there");
-  }
+  note_differences(model, made);
   return made;
 }
 
