@@ -178,6 +178,10 @@ void add_olmo(GgufKeys& keys, Json& config) {
   config["model_type"] = window == 0 ? "olmo2" : "olmo3";
   config["hidden_act"] = "silu";
   if (window != 0) {
+    const double base = keys.real("rope.freq_base", 10000.0);
+    if (keys.real("rope.freq_base_swa", base) != base) {
+      keys.refuse("rope.freq_base_swa", "that of all layers is supported");
+    }
     config["sliding_window"] = window;
     if (const auto types = layer_types(keys, config["num_hidden_layers"].get<std::uint64_t>())) {
       config["layer_types"] = *types;
