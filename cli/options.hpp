@@ -174,7 +174,7 @@ struct ExportOptions {
   std::string out;                   ///< Directory to create.
   std::optional<std::int64_t> step;  ///< Or kBestStep; default: the newest.
   std::string dtype = "fp32";        ///< "fp32", "bf16", "fp16"; of gguf "q8_0" or "q4_k_m", too.
-  std::string format = "hf";         ///< "hf", "peft" or "gguf".
+  std::string format = "hf";         ///< "hf", "peft", "gguf" or "gguf-lora".
   bool no_tokenizer = false;         ///< Leave the tokenizer out of a GGUF file.
   bool ema = false;                  ///< Export the running average of the weights.
   std::string mtp;                   ///< A model's directory, or "none"; empty: model.from.

@@ -63,10 +63,14 @@ CLI::Option* read_dtype(CommandSyntax& command, std::string& target, const std::
 
 std::uint64_t file_limit(std::optional<std::uint64_t> given, std::string_view format) {
   constexpr std::uint64_t usual = 5'000'000'000;
-  return given.value_or(format == "gguf" ? std::numeric_limits<std::uint64_t>::max() : usual);
+  return given.value_or(format.starts_with("gguf") ? std::numeric_limits<std::uint64_t>::max()
+                                                   : usual);
 }
 
 std::string format_mistake(std::string_view format, std::string_view dtype, bool no_tokenizer) {
+  if (format == "gguf-lora" && !dtype.empty() && dtype != "fp32") {
+    return fmt::format("--dtype {}: --format gguf-lora writes adapters as fp32", dtype);
+  }
   if (format != "gguf" && !dtype.empty() && !weight_type_of(dtype)) {
     return fmt::format("--dtype {} is a type of GGUF files: add --format gguf", dtype);
   }

@@ -399,8 +399,9 @@ const Family* family_of(std::string_view architecture) {
 
 }  // namespace
 
-bool has_gguf_architecture(std::string_view architecture) {
-  return family_of(architecture) != nullptr;
+std::string_view gguf_architecture(std::string_view architecture) {
+  const Family* family = family_of(architecture);
+  return family == nullptr ? std::string_view() : family->name;
 }
 
 Result<GgufModelMetadata> gguf_metadata(const engine::ModelSpec& model, const Json& config) {

@@ -31,7 +31,7 @@ struct GgufModelMetadata {
 Result<GgufModelMetadata> gguf_metadata(const engine::ModelSpec& model,
                                         const nlohmann::ordered_json& config);
 
-/// True if llama.cpp's architecture of that model is known, by ModelSpec::architecture.
-[[nodiscard]] bool has_gguf_architecture(std::string_view architecture);
+/// llama.cpp's name of ModelSpec::architecture; empty: it has none.
+[[nodiscard]] std::string_view gguf_architecture(std::string_view architecture);
 
 }  // namespace train::cli

@@ -5,6 +5,7 @@
 #include "base/process/stop_signals.hpp"
 #include "checkpoint/models/checkpoint_weights.hpp"
 #include "checkpoint/models/export.hpp"
+#include "checkpoint/models/gguf_adapters.hpp"
 #include "cli/checkpoints/adapter_words.hpp"
 #include "cli/checkpoints/export_words.hpp"
 #include "cli/checkpoints/gguf_words.hpp"
@@ -104,14 +105,38 @@ Result<checkpoint::ExportReport> write_gguf(checkpoint::ExportRequest request,
                                     adapters_of(model), average_prefix(options.ema));
 }
 
+/// Writes the adapters alone as a GGUF file.
+Result<checkpoint::ExportReport> write_gguf_adapters(checkpoint::ExportRequest request,
+                                                     const configs::RunConfig& config,
+                                                     engine::ModelSpec model,
+                                                     const checkpoint::FoundCheckpoint& found,
+                                                     const ExportOptions& options) {
+  if (model.lora.rank == 0) {
+    return user_error(fmt::format(
+        "run {} has trained no adapters (lora.rank is 0): use --format gguf", config.run.name));
+  }
+  if (options.max_file_bytes) {
+    return user_error("--max-shard-size: llama.cpp reads an adapter from one file alone");
+  }
+  auto adapters = TRAIN_TRY(checkpoint::gguf_adapters(model, adapters_of(model)));
+  adapters.settings.metadata.push_back({"general.name", config.run.name});
+  request.file = "adapter";
+  request.tensors = std::move(adapters.tensors);
+  request.format = checkpoint::gguf_format(std::move(adapters.settings));
+  return checkpoint::export_tensors(
+      request, checkpoint::CheckpointWeights(found.candidate.path, found.manifest, {},
+                                             averages_of(options)));
+}
+
 Result<checkpoint::ExportReport> write_format(const checkpoint::ExportRequest& request,
                                               const configs::RunConfig& config,
                                               const engine::ModelSpec& model,
                                               const checkpoint::FoundCheckpoint& found,
                                               const ExportOptions& options) {
-  const auto write = options.format == "peft"   ? write_adapters
-                     : options.format == "gguf" ? write_gguf
-                                                : write_model;
+  const auto write = options.format == "peft"        ? write_adapters
+                     : options.format == "gguf"      ? write_gguf
+                     : options.format == "gguf-lora" ? write_gguf_adapters
+                                                     : write_model;
   return write(request, config, model, found, options);
 }
 
@@ -159,13 +184,15 @@ void describe_export(CommandSyntaxes& commands) {
       "--format",
       [&options](std::string_view text) {
         options.format = text;
-        return text == "hf" || text == "peft" || text == "gguf";
+        return text == "hf" || text == "peft" || text == "gguf" || text == "gguf-lora";
       },
-      "--format must be hf, peft or gguf",
+      "--format must be hf, peft, gguf or gguf-lora",
       "hf: names, shapes and config.json as transformers reads them, where it knows the model; "
       "adapters are merged. peft: the adapters of a run with [lora] alone, as PEFT reads them. "
-      "gguf: one file for llama.cpp, and a Modelfile for Ollama",
-      "hf|peft|gguf");
+      "gguf: one file for llama.cpp, and a Modelfile for Ollama. gguf-lora: the adapters alone, "
+      "for "
+      "llama.cpp",
+      "hf|peft|gguf|gguf-lora");
   command.app.add_flag("--no-tokenizer", options.no_tokenizer,
                        "Leave the tokenizer out of a GGUF file");
   command.check(

@@ -252,7 +252,16 @@ TEST_CASE("options: export, convert and describe", "[actors][cli]") {
   CHECK(accepted<ExportOptions>({"export", "a", "--out", "b"}).dtype == "fp32");
   CHECK(accepted<ExportOptions>({"export", "a", "--out", "b", "--max-file-bytes", "7B"})
             .max_file_bytes == 7);
+  CHECK(
+      accepted<ExportOptions>({"export", "a", "--out", "b", "--format", "gguf", "--dtype", "q8_0"})
+          .dtype == "q8_0");
   CHECK(refused({"export", "a", "--out", "b", "--format", "onnx"}).find("--format must be hf") !=
+        std::string::npos);
+  CHECK(refused({"export", "a", "--out", "b", "--dtype", "q8_0"}).find("add --format gguf") !=
+        std::string::npos);
+  CHECK(refused({"export", "a", "--out", "b", "--format", "gguf-lora", "--dtype", "bf16"})
+            .find("adapters as fp32") != std::string::npos);
+  CHECK(refused({"convert", "a", "--out", "b", "--no-tokenizer"}).find("is for --format gguf") !=
         std::string::npos);
   CHECK(refused({"export", "a", "--out", "b", "--dtype", "fp8"})
             .find("--dtype must be fp32, bf16, fp16, q8_0 or q4_k_m") != std::string::npos);
