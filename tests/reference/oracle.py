@@ -37,6 +37,8 @@ COMPARISONS = {
                               "models in directories at odds with their config.json, and behind convert, with transformers"),
     "gguf": Comparison("gguf_models.py", [PROGRAM],
                        "models in GGUF files of every family with the directories that they were made of"),
+    "gguf_out": Comparison("gguf_out.py", [PROGRAM],
+                           "GGUF files, their quantised types and adapters with those of llama.cpp's converters"),
     "exports": Comparison("export_runs.py", [PROGRAM, "weights"],
                           "exports of runs with their checkpoints (safetensors), and greedy text (torch)"),
     "turns": Comparison("turn_ends_check.py", [PROGRAM],
