@@ -125,7 +125,7 @@ TEST_CASE("export: mistakes are one line and change nothing", "[integration][exp
   check_mistake(site, {"export", "runs/one"}, {"--out"});
   check_mistake(site, {"export", "runs/one", "--out", ""}, {"--out is empty"});
   check_mistake(site, {"export", "runs/one", "--out", "x", "--dtype", "fp8"},
-                {"fp32, bf16, fp16, q8_0 or"});
+                {"fp32, bf16, fp16, q8_0 or q4_k_m"});
   for (const char* size : {"0", "-1", "5", "500000", "5XB", "GB", "99999999999GiB", "1.5GB"}) {
     check_mistake(site, {"export", "runs/one", "--out", "x", "--max-file-bytes", size},
                   {"--max-shard-size wants a size", size});
