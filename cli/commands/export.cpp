@@ -5,9 +5,9 @@
 #include "base/process/stop_signals.hpp"
 #include "checkpoint/models/checkpoint_weights.hpp"
 #include "checkpoint/models/export.hpp"
-#include "checkpoint/models/gguf_adapters.hpp"
 #include "cli/checkpoints/adapter_words.hpp"
 #include "cli/checkpoints/export_words.hpp"
+#include "cli/checkpoints/gguf_adapters.hpp"
 #include "cli/checkpoints/gguf_words.hpp"
 #include "cli/checkpoints/published_config.hpp"
 #include "cli/checkpoints/run_export.hpp"
@@ -118,14 +118,14 @@ Result<checkpoint::ExportReport> write_gguf_adapters(checkpoint::ExportRequest r
   if (options.max_file_bytes) {
     return user_error("--max-shard-size: llama.cpp reads an adapter from one file alone");
   }
-  auto adapters = TRAIN_TRY(checkpoint::gguf_adapters(model, adapters_of(model)));
+  auto adapters = TRAIN_TRY(gguf_adapters(model, adapters_of(model)));
   adapters.settings.metadata.push_back({"general.name", config.run.name});
   request.file = "adapter";
   request.tensors = std::move(adapters.tensors);
   request.format = checkpoint::gguf_format(std::move(adapters.settings));
   return checkpoint::export_tensors(
       request, checkpoint::CheckpointWeights(found.candidate.path, found.manifest, {},
-                                             averages_of(options)));
+                                             average_prefix(options.ema)));
 }
 
 Result<checkpoint::ExportReport> write_format(const checkpoint::ExportRequest& request,

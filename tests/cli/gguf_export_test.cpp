@@ -9,15 +9,16 @@
 
 #include "checkpoint/models/export.hpp"
 #include "checkpoint/models/gguf_format.hpp"
-#include "checkpoint/models/gguf_metadata.hpp"
 #include "checkpoint/models/gguf_model.hpp"
+#include "cli/checkpoints/gguf_metadata.hpp"
 #include "engine/model/blocks/attention_block.hpp"
 #include "engine/model/unit_parameters.hpp"
 #include "storage/weight_files/gguf_encoding.hpp"
-#include "tests/checkpoint/models/gguf_cases.hpp"
+#include "tests/cli/gguf_cases.hpp"
 
 // Models of tests/reference/fixtures/gguf_models.json, read, written as GGUF, and read again.
-namespace train::checkpoint::gguf_export_test {
+namespace train::cli::gguf_export_test {
+using namespace checkpoint;
 namespace {
 
 namespace fs = std::filesystem;
@@ -191,7 +192,7 @@ std::string error_with(std::string_view name, const Json& changes) {
 }  // namespace
 
 TEST_CASE("gguf export: a file that is read and written again says the same model",
-          "[checkpoint][gguf_export]") {
+          "[cli][gguf_export]") {
   std::size_t whole_count = 0;
   const Json fixture = test::read_fixture("gguf_models.json");
   for (const Json& entry : fixture.at("cases")) {
@@ -218,7 +219,7 @@ TEST_CASE("gguf export: a file that is read and written again says the same mode
 }
 
 TEST_CASE("gguf export: half precision rounds to the nearest, vectors stay F32",
-          "[checkpoint][gguf_export]") {
+          "[cli][gguf_export]") {
   for (const auto& [kind, type] :
        {std::pair(GgufKind::f16, "F16"), std::pair(GgufKind::bf16, "BF16")}) {
     const TempDirectory directory;
@@ -245,8 +246,7 @@ TEST_CASE("gguf export: half precision rounds to the nearest, vectors stay F32",
   }
 }
 
-TEST_CASE("gguf export: quantised types where rows allow them, else a line",
-          "[checkpoint][gguf_export]") {
+TEST_CASE("gguf export: quantised types where rows allow them, else a line", "[cli][gguf_export]") {
   const GgufExport mixed{.kind = GgufKind::q4_k_m, .layers = 24};
   const auto format = gguf_format(mixed);
   const Status narrow = format->check({"blk.0.attn_q.weight", {256, 128}});
@@ -265,7 +265,7 @@ TEST_CASE("gguf export: quantised types where rows allow them, else a line",
 }
 
 TEST_CASE("gguf export: q4_k_m gives the types that llama.cpp's mixture has",
-          "[checkpoint][gguf_export]") {
+          "[cli][gguf_export]") {
   struct Case {
     const char* name;
     const char* type;
@@ -302,7 +302,7 @@ TEST_CASE("gguf export: q4_k_m gives the types that llama.cpp's mixture has",
 }
 
 TEST_CASE("gguf export: several files have numbers, and the first the metadata",
-          "[checkpoint][gguf_export]") {
+          "[cli][gguf_export]") {
   const TempDirectory directory;
   const ReadModel from = read_case(directory, case_named("llama_biases"));
   auto request = request_of(from, directory / "out", GgufKind::f32, true);
@@ -328,7 +328,7 @@ TEST_CASE("gguf export: several files have numbers, and the first the metadata",
 }
 
 TEST_CASE("gguf export: a value that the type cannot hold is named, and leaves nothing",
-          "[checkpoint][gguf_export]") {
+          "[cli][gguf_export]") {
   const TempDirectory directory;
   const ReadModel from = read_case(directory, case_named("llama_biases"));
   auto request = request_of(from, directory / "out", GgufKind::f16, true);
@@ -347,7 +347,7 @@ TEST_CASE("gguf export: a value that the type cannot hold is named, and leaves n
 }
 
 TEST_CASE("gguf export: models that llama.cpp computes otherwise are refused by what it lacks",
-          "[checkpoint][gguf_export]") {
+          "[cli][gguf_export]") {
   const auto refused = [](const std::string& error, const char* part) {
     INFO(error);
     CHECK(error.find(part) != std::string::npos);
@@ -372,7 +372,7 @@ TEST_CASE("gguf export: models that llama.cpp computes otherwise are refused by 
 }
 
 TEST_CASE("gguf export: an architecture without a place in llama.cpp is refused by its name",
-          "[checkpoint][gguf_export]") {
+          "[cli][gguf_export]") {
   engine::ModelSpec spec;
   spec.architecture = "enoki";
   CHECK(gguf_architecture("enoki").empty());
@@ -384,4 +384,4 @@ TEST_CASE("gguf export: an architecture without a place in llama.cpp is refused 
                                        Catch::Contains("--format hf"));
 }
 
-}  // namespace train::checkpoint::gguf_export_test
+}  // namespace train::cli::gguf_export_test

@@ -1,4 +1,4 @@
-#include "checkpoint/models/gguf_adapters.hpp"
+#include "cli/checkpoints/gguf_adapters.hpp"
 
 #include <fmt/format.h>
 
@@ -8,10 +8,11 @@
 #include <string>
 #include <utility>
 
-#include "checkpoint/models/gguf_metadata.hpp"
+#include "cli/checkpoints/gguf_metadata.hpp"
 #include "engine/model/tensor_map.hpp"
 
-namespace train::checkpoint {
+namespace train::cli {
+using namespace checkpoint;
 namespace {
 
 using engine::TensorAxis;
@@ -97,4 +98,4 @@ Result<GgufAdapters> gguf_adapters(const engine::ModelSpec& model,
   return made;
 }
 
-}  // namespace train::checkpoint
+}  // namespace train::cli

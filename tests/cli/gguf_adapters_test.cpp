@@ -1,4 +1,4 @@
-#include "checkpoint/models/gguf_adapters.hpp"
+#include "cli/checkpoints/gguf_adapters.hpp"
 
 #include <catch2/catch.hpp>
 #include <functional>
@@ -7,9 +7,10 @@
 #include <vector>
 
 #include "engine/model/unit_parameters.hpp"
-#include "tests/checkpoint/models/gguf_cases.hpp"
+#include "tests/cli/gguf_cases.hpp"
 
-namespace train::checkpoint::gguf_adapters_test {
+namespace train::cli::gguf_adapters_test {
+using namespace checkpoint;
 namespace {
 
 using test::TempDirectory;
@@ -140,7 +141,7 @@ Floats applied(const storage::GgufFile& base, const storage::GgufFile& adapter,
 }  // namespace
 
 TEST_CASE("gguf adapters: a file's tensors with them are those of the merged model",
-          "[checkpoint][gguf_adapters]") {
+          "[cli][gguf_adapters]") {
   for (const char* name :
        {"llama", "mistral_window", "qwen3", "gemma3", "phi3", "olmo2", "gpt2", "neox"}) {
     INFO(name);
@@ -179,8 +180,7 @@ TEST_CASE("gguf adapters: a file's tensors with them are those of the merged mod
   }
 }
 
-TEST_CASE("gguf adapters: the scale is alpha by rank, whatever made it",
-          "[checkpoint][gguf_adapters]") {
+TEST_CASE("gguf adapters: the scale is alpha by rank, whatever made it", "[cli][gguf_adapters]") {
   engine::ModelSpec spec = adapted_case("llama", {"q_proj"});
   const auto alpha_of = [&spec] {
     const auto made = gguf_adapters(spec, adapters_in(spec));
@@ -199,7 +199,7 @@ TEST_CASE("gguf adapters: the scale is alpha by rank, whatever made it",
 }
 
 TEST_CASE("gguf adapters: a model that llama.cpp lacks is refused by its name",
-          "[checkpoint][gguf_adapters]") {
+          "[cli][gguf_adapters]") {
   engine::ModelSpec spec = adapted_case("llama", {"q_proj"});
   spec.architecture = "enoki";
   const auto made = gguf_adapters(spec, adapters_in(spec));
@@ -208,4 +208,4 @@ TEST_CASE("gguf adapters: a model that llama.cpp lacks is refused by its name",
   CHECK_THAT(made.error().message, Catch::Contains("enoki") && Catch::Contains("--format peft"));
 }
 
-}  // namespace train::checkpoint::gguf_adapters_test
+}  // namespace train::cli::gguf_adapters_test
