@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
@@ -57,8 +58,10 @@ std::vector<storage::GgufField> metadata_of(const engine::ModelSpec& model) {
   // llama.cpp divides this by the rank.
   const auto rank = static_cast<double>(model.lora.rank);
   const double alpha = model.lora.rslora ? model.lora.alpha * std::sqrt(rank) : model.lora.alpha;
+  constexpr std::uint32_t quantization_version = 2;
   return {{"general.architecture", std::string(gguf_architecture(model.architecture))},
           {"general.type", "adapter"},
+          {"general.quantization_version", quantization_version},
           {"adapter.type", "lora"},
           {"adapter.lora.alpha", static_cast<float>(alpha)}};
 }

@@ -92,8 +92,6 @@ Status make_gguf(checkpoint::ExportRequest& request, const engine::ModelSpec& mo
   std::ranges::move(vocabulary.fields, std::back_inserter(settings.metadata));
   std::vector<std::string> notes = std::move(described.notes);
   std::ranges::move(vocabulary.notes, std::back_inserter(notes));
-  run::show_notes(request.directory.string(), notes);
-
   request.tensors = tensors_of(model, engine::Dialect::gguf);
   for (GgufConstant& constant : described.constants) {
     checkpoint::ExportTensor tensor{.name = constant.name,
@@ -103,6 +101,10 @@ Status make_gguf(checkpoint::ExportRequest& request, const engine::ModelSpec& mo
   }
   request.file = "model-" + upper(checkpoint::name_of(kind));
   request.format = checkpoint::gguf_format(std::move(settings));
+  for (const checkpoint::ExportTensor& tensor : request.tensors) {
+    TRAIN_RETURN_IF_ERROR(request.format->check(tensor));  // A mistake is one line, without notes.
+  }
+  run::show_notes(request.directory.string(), notes);
   request.config_text.clear();
   request.companions.clear();
   request.texts = {{"Modelfile", fmt::format("FROM ./{}.gguf\n", request.file)}};

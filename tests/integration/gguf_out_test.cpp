@@ -58,7 +58,7 @@ TEST_CASE("gguf out: several files where asked, and mistakes in a line",
   check_mistake(site, joined(gguf, {"--no-tokenizer", "--dtype", "q8_0"}),
                 {"rows of 48", "Q8_0", "multiple of 32"});
   check_mistake(site, joined(gguf, {"--no-tokenizer", "--dtype", "q4_k_m"}),
-                {"Q4_K", "multiple of 256"});
+                {"Q6_K", "multiple of 256"});
   check_mistake(site, {"convert", "model", "--out", "x", "--dtype", "q8_0"},
                 {"--dtype q8_0", "--format gguf"});
   check_mistake(site, {"export", "runs/fresh", "--format", "gguf-lora", "--out", "x"},

@@ -43,12 +43,14 @@ ALLOWED = 1.01
 EXPECTED = (
     (r".*", r"extra \w+\.vocab_size", "for readers of models without a tokenizer"),
     (r".*", r"extra \w+\.attention\.(key|value)_length", "llama.cpp's own default, said"),
-    (r"gemma2", r"extra gemma2\.rope\.", "the converter leaves out the rope, which llama.cpp reads"),
+    (r"gemma2|neox", r"extra (gemma2|gptneox)\.rope\.", "the converter leaves out the rope, which llama.cpp reads"),
     (r"mistral|mixtral", r"extra llama\.attention\.sliding_window", "for `convert`; llama.cpp has no window of it"),
     (r"phi3", r"missing phi3\.attention\.sliding_window .*, 0\)", "no window"),
-    (r"phi3|llama_pieces", r"extra tokenizer\.ggml\.(add_space_prefix|remove_extra_whitespaces)", "llama.cpp's own default, said"),
+    (r"phi3|llama_pieces", r"extra tokenizer\.ggml\.(add_space_prefix|remove_extra_whitespaces)",
+     "llama.cpp's own default, said"),
     (r"llama_yarn_own", r"(extra|missing) llama\.rope\.scaling\.(yarn_)?attn_factor",
      "llama.cpp reads no yarn_attn_factor, and multiplies by attn_factor"),
+    (r"neox", r"extra general\.file_type", "the converter leaves it out for this family"),
     (r"gpt2", r"differs gpt2\.feed_forward_length", "the converter writes four times the width, whatever n_inner is"),
 )
 IGNORED = {"general.size_label", "general.name"}
@@ -58,16 +60,18 @@ folder = os.environ["FOLDER"]
 sys.path[:0] = [folder, folder + "/gguf-py"]  # its own package, newer than PyPI's
 import conversion.base
 conversion.base.TextModel.get_vocab_base_pre = lambda self, tokenizer: os.environ["SPLITTING"]
+if os.environ["RAW"]:
+    conversion.base.AutoConfig = None  # it would drop the keys that the converter asks for: config.json as it is
 sys.argv[0] = folder + "/" + os.environ["SCRIPT"]
 runpy.run_path(sys.argv[0], run_name="__main__")
 """
 
 
-def converted(folder, script, *words, splitting="gpt-2"):
+def converted(folder, script, *words, splitting="gpt-2", raw=False):
     """What is wrong with a conversion by llama.cpp; "": nothing."""
     done = subprocess.run([sys.executable, "-c", CONVERTER, *map(str, words)], capture_output=True, text=True,
                           env={**os.environ, "FOLDER": str(folder), "SCRIPT": script, "SPLITTING": splitting,
-                               "NO_LOCAL_GGUF": "1"})
+                               "RAW": "1" if raw else "", "NO_LOCAL_GGUF": "1"})
     return (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1] if done.returncode else ""
 
 
@@ -168,7 +172,7 @@ def compare_model(program, folder, name, work):
     write_model(model, name)
     splitting = "default" if name.startswith(WITH_PIECES) else "gpt-2"
     wrong = converted(folder, "convert_hf_to_gguf.py", model, "--outfile", work / "theirs.gguf", "--outtype", "f32",
-                      splitting=splitting)
+                      splitting=splitting, raw=name.startswith("neox"))
     done = subprocess.run([program, "convert", model, "--format", "gguf", "--out", work / "ours"],
                           capture_output=True, text=True)
     if wrong or done.returncode:
