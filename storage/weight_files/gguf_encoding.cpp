@@ -12,11 +12,11 @@
 namespace train::storage {
 namespace {
 
-constexpr std::size_t kBlock = 256;  // Elements of a block of the types "K".
-constexpr std::size_t kGroup = 32;   // Elements with one scale and one offset.
-constexpr std::size_t kGroups = kBlock / kGroup;
+constexpr std::size_t kLargeBlock = 256;  // Elements of a block of the types "K".
+constexpr std::size_t kScaledGroup = 32;  // Elements with one scale and one offset.
+constexpr std::size_t kScaledGroups = kLargeBlock / kScaledGroup;
 constexpr std::size_t kSmallGroup = 16;  // Elements with one scale of Q6_K.
-constexpr std::size_t kSmallGroups = kBlock / kSmallGroup;
+constexpr std::size_t kSmallGroups = kLargeBlock / kSmallGroup;
 constexpr int kScaleLimit = 63;  // Scales and offsets of groups have six bits.
 
 std::byte as_byte(int value) {
@@ -124,7 +124,7 @@ Affine fit_group(std::span<const float> values, int levels) {
   }
   Affine best{range / static_cast<float>(levels), -low};
   float least = error_of(values, best, levels);
-  std::array<float, kGroup> chosen{};
+  std::array<float, kScaledGroup> chosen{};
   const auto attempt = [&](float begin, float inverse) {
     for (std::size_t k = 0; k < values.size(); ++k) {
       chosen[k] = static_cast<float>(nearest((values[k] - begin) * inverse, 0, levels));
@@ -195,15 +195,15 @@ PackedGroup pack_group(std::span<const float> values, Affine wanted, Affine unit
   return best;
 }
 
-using PackedGroups = std::array<PackedGroup, kGroups>;
+using PackedGroups = std::array<PackedGroup, kScaledGroups>;
 
 /// Writes the two halves and the twelve bytes that Q4_K and Q5_K begin with, as gguf_blocks.cpp
 /// reads them. Nullopt: too large.
 bool put_groups(std::span<const float> values, int levels, std::byte* block, PackedGroups& groups) {
-  std::array<Affine, kGroups> fits;
+  std::array<Affine, kScaledGroups> fits;
   Affine largest;
-  for (std::size_t i = 0; i < kGroups; ++i) {
-    fits[i] = fit_group(values.subspan(i * kGroup, kGroup), levels);
+  for (std::size_t i = 0; i < kScaledGroups; ++i) {
+    fits[i] = fit_group(values.subspan(i * kScaledGroup, kScaledGroup), levels);
     largest.scale = std::max(largest.scale, fits[i].scale);
     largest.offset = std::max(largest.offset, fits[i].offset);
   }
@@ -212,13 +212,13 @@ bool put_groups(std::span<const float> values, int levels, std::byte* block, Pac
     return false;
   }
   const Affine unit{half_of(block), half_of(block + 2)};
-  for (std::size_t i = 0; i < kGroups; ++i) {
-    groups[i] = pack_group(values.subspan(i * kGroup, kGroup), fits[i], unit, levels);
+  for (std::size_t i = 0; i < kScaledGroups; ++i) {
+    groups[i] = pack_group(values.subspan(i * kScaledGroup, kScaledGroup), fits[i], unit, levels);
   }
   std::byte* packed = block + 4;
-  for (std::size_t i = 0; i < kGroups / 2; ++i) {
+  for (std::size_t i = 0; i < kScaledGroups / 2; ++i) {
     const PackedGroup& first = groups[i];
-    const PackedGroup& second = groups[i + kGroups / 2];
+    const PackedGroup& second = groups[i + kScaledGroups / 2];
     packed[i] = as_byte(first.scale | (second.scale >> 4) << 6);
     packed[i + 4] = as_byte(first.offset | (second.offset >> 4) << 6);
     packed[i + 8] = as_byte((second.scale & 15) | (second.offset & 15) << 4);
@@ -235,15 +235,15 @@ bool encode_q4_k(const float* values, std::byte* block) {
   constexpr int levels = 15;
   constexpr std::size_t header = 16;
   PackedGroups groups;
-  if (!put_groups({values, kBlock}, levels, block, groups)) {
+  if (!put_groups({values, kLargeBlock}, levels, block, groups)) {
     return false;
   }
-  for (std::size_t pair = 0; pair < kGroups / 2; ++pair) {
-    for (std::size_t i = 0; i < kGroup; ++i) {
-      const float* of = values + 2 * pair * kGroup + i;
-      block[header + pair * kGroup + i] =
+  for (std::size_t pair = 0; pair < kScaledGroups / 2; ++pair) {
+    for (std::size_t i = 0; i < kScaledGroup; ++i) {
+      const float* of = values + 2 * pair * kScaledGroup + i;
+      block[header + pair * kScaledGroup + i] =
           as_byte(level_of(of[0], groups[2 * pair], levels) |
-                  level_of(of[kGroup], groups[2 * pair + 1], levels) << 4);
+                  level_of(of[kScaledGroup], groups[2 * pair + 1], levels) << 4);
     }
   }
   return true;
@@ -253,18 +253,18 @@ bool encode_q5_k(const float* values, std::byte* block) {
   constexpr int levels = 31;
   constexpr std::size_t header = 16;
   PackedGroups groups;
-  if (!put_groups({values, kBlock}, levels, block, groups)) {
+  if (!put_groups({values, kLargeBlock}, levels, block, groups)) {
     return false;
   }
   std::byte* fifth = block + header;
-  std::byte* nibbles = fifth + kGroup;
-  std::fill_n(fifth, kGroup, std::byte{0});
-  for (std::size_t pair = 0; pair < kGroups / 2; ++pair) {
-    for (std::size_t i = 0; i < kGroup; ++i) {
-      const float* of = values + 2 * pair * kGroup + i;
+  std::byte* nibbles = fifth + kScaledGroup;
+  std::fill_n(fifth, kScaledGroup, std::byte{0});
+  for (std::size_t pair = 0; pair < kScaledGroups / 2; ++pair) {
+    for (std::size_t i = 0; i < kScaledGroup; ++i) {
+      const float* of = values + 2 * pair * kScaledGroup + i;
       const int low = level_of(of[0], groups[2 * pair], levels);
-      const int high = level_of(of[kGroup], groups[2 * pair + 1], levels);
-      nibbles[pair * kGroup + i] = as_byte((low & 15) | (high & 15) << 4);
+      const int high = level_of(of[kScaledGroup], groups[2 * pair + 1], levels);
+      nibbles[pair * kScaledGroup + i] = as_byte((low & 15) | (high & 15) << 4);
       fifth[i] |= as_byte((low >> 4) << (2 * pair) | (high >> 4) << (2 * pair + 1));
     }
   }
