@@ -193,7 +193,7 @@ std::string error_with(std::string_view name, const Json& changes) {
 
 TEST_CASE("gguf export: a file that is read and written again says the same model",
           "[cli][gguf_export]") {
-  std::size_t whole_count = 0;
+  std::size_t whole_count = 0, only_read = 0;
   const Json fixture = test::read_fixture("gguf_models.json");
   for (const Json& entry : fixture.at("cases")) {
     const auto name = entry.at("name").get<std::string>();
@@ -201,6 +201,10 @@ TEST_CASE("gguf export: a file that is read and written again says the same mode
     const TempDirectory directory;
     const bool whole = entry.contains("weights");
     const ReadModel from = read_case(directory, entry);
+    if (!has_gguf_architecture(from.spec.architecture)) {
+      ++only_read;
+      continue;
+    }
     const auto request = request_of(from, directory / "out", GgufKind::f32, whole);
     CHECK(write(request, from).files == std::vector<std::string>{"model.gguf"});
     const ReadModel again = read_model(directory / "out/model.gguf", whole);
@@ -216,6 +220,7 @@ TEST_CASE("gguf export: a file that is read and written again says the same mode
     }
   }
   CHECK(whole_count == 14);
+  CHECK(only_read == 6);  // DeepSeek-V3, GLM-4-MoE and GPT-OSS.
 }
 
 TEST_CASE("gguf export: half precision rounds to the nearest, vectors stay F32",

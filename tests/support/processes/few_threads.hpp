@@ -29,7 +29,7 @@ inline bool leave_room_for_few_threads() {
 /// True if `work`, in a child process that can start few threads, throws std::system_error and all
 /// threads that it has started have ended: a child that waits for one is killed.
 template <class Work>
-bool gives_up_without_threads(const Work& work) {
+bool gives_up_without_threads([[maybe_unused]] const Work& work) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   WARN("skipped: a sanitizer takes all address space");
   return true;
