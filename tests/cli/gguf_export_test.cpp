@@ -201,7 +201,7 @@ TEST_CASE("gguf export: a file that is read and written again says the same mode
     const TempDirectory directory;
     const bool whole = entry.contains("weights");
     const ReadModel from = read_case(directory, entry);
-    if (!has_gguf_architecture(from.spec.architecture)) {
+    if (gguf_architecture(from.spec.architecture).empty()) {
       ++only_read;
       continue;
     }
