@@ -399,5 +399,11 @@ TEST_CASE("documents: the commands of README and docs run as typed, in their ord
       "--set run.name=diagnosed --set optimizer.name=dana-star-mk4");
   INFO(diagnosed.err);
   CHECK(diagnosed.exit_code == 0);
+  const Ended corrected = site.type(
+      "actortrain run configs/quickstart.toml --set run.name=corrected --set model.experts=8 "
+      "--set model.experts_per_token=2 --set model.expert_hidden=32 "
+      "--set model.router=sigmoid_normalised --set model.router_bias_rate=0.01");
+  INFO(corrected.err);
+  CHECK(corrected.exit_code == 0);
   check_metrics_table(site.metrics());
 }
