@@ -125,7 +125,7 @@ std::string hint_for(const CLI::App& command, const std::string& name,
 
 Error explain(const CLI::App& command, const CLI::ParseError& error,
               const std::vector<std::string>& words) {
-  // What is missing may be what an unknown option means.
+  // An unknown option may mean the one that is missing.
   if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr ||
       dynamic_cast<const CLI::RequiredError*>(&error) != nullptr) {
     const std::vector<std::string> known = names_of_options(command);

@@ -25,7 +25,7 @@ CLI::Option* read_dtype(CommandSyntax& command, std::string& target, const std::
 void read_file_size(CommandSyntax& command, std::optional<std::uint64_t>& target);
 /// The limit of a file's size for a format: as given, otherwise 5 GB, and none of gguf.
 [[nodiscard]] std::uint64_t file_limit(std::optional<std::uint64_t> given, std::string_view format);
-/// What --dtype and --no-tokenizer lack for that format: a sentence; empty: nothing.
+/// Mistake of --dtype or --no-tokenizer with that format: a sentence; empty: none.
 [[nodiscard]] std::string format_mistake(std::string_view format, std::string_view dtype,
                                          bool no_tokenizer);
 

@@ -36,7 +36,7 @@ Json text_schema(const configs::Field& field) {
   return schema;
 }
 
-/// What a key's value may be.
+/// Schema of a key's value.
 Json value_schema(const configs::Field& field, configs::RunConfig& defaults) {
   return std::visit(
       [&field](auto* value) -> Json {

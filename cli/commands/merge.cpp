@@ -28,7 +28,7 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-/// What is merged, and what the result is described by.
+/// Models to merge, and the request that describes the result.
 struct Merge {
   checkpoint::ExportRequest request = {};
   std::vector<checkpoint::MergedModel> models = {};

@@ -80,7 +80,7 @@ Result<SplitFiles> split_files(const fs::path& directory) {
     }
   }
   if (code == std::errc::no_such_file_or_directory || code == std::errc::not_a_directory) {
-    // What a shell would have replaced.
+    // A shell would have replaced it.
     const bool shell = directory.string().find_first_of("~$") != std::string::npos;
     return user_error(fmt::format(
         "data directory {}: {}; {}check data.dir, or {}", directory.string(), code.message(),

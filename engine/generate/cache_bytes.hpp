@@ -12,7 +12,7 @@ namespace train::engine {
 /// Decoding state that all layers keep of a text, in fp32.
 struct CacheBytes {
   std::int64_t token = 0;  ///< Bytes of a token.
-  /// Of these, bytes that only the last tokens have, by the number of those tokens.
+  /// Bytes among these that only the last tokens have, by the number of those tokens.
   std::map<std::int64_t, std::int64_t> windows = {};
 };
 

@@ -75,7 +75,7 @@ class BlockSpec {
                                                              Dialect /*dialect*/) const {
     return {};
   }
-  /// What it keeps of a text in that form; nullopt: it has not that form, and keeps the other.
+  /// State that it keeps of a text in that form; nullopt: it keeps the other form alone.
   [[nodiscard]] virtual std::optional<DecodingState> decoding_state(CacheForm form) const {
     return form == CacheForm::expanded ? std::optional(DecodingState{}) : std::nullopt;
   }
