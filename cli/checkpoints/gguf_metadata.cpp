@@ -13,7 +13,7 @@
 
 #include "checkpoint/models/gguf_rope.hpp"
 #include "engine/model/blocks/attention_block.hpp"
-#include "engine/model/blocks/experts_block.hpp"
+#include "engine/model/blocks/experts/experts_block.hpp"
 #include "engine/model/blocks/mlp_block.hpp"
 #include "engine/model/config_json/rope_config.hpp"
 

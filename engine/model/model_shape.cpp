@@ -9,7 +9,7 @@
 #include "base/check.hpp"
 #include "engine/model/architectures/house.hpp"
 #include "engine/model/blocks/attention_block.hpp"
-#include "engine/model/blocks/experts_block.hpp"
+#include "engine/model/blocks/experts/experts_block.hpp"
 #include "engine/model/blocks/mlp_block.hpp"
 
 namespace train::engine {

@@ -15,7 +15,7 @@
 #include "data/chat/template_files.hpp"
 #include "data/rows/row_facts.hpp"
 #include "data/tokenizer/formats/file_names.hpp"
-#include "data/tokenizer/formats/sentencepiece_model.hpp"
+#include "data/tokenizer/formats/sentencepiece/sentencepiece_model.hpp"
 #include "data/tokenizer/formats/tokenizer_files.hpp"
 #include "data/tokens/dataset_facts.hpp"
 #include "data/tokens/kept_tokenizer.hpp"

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#include "data/tokenizer/formats/sentencepiece_writer.hpp"
+#include "data/tokenizer/formats/sentencepiece/sentencepiece_writer.hpp"
 #include "storage/files/untrusted_text.hpp"
 #include "storage/text/utf8.hpp"
 

@@ -15,7 +15,7 @@
 #include "data/tokenizer/formats/file_names.hpp"
 #include "data/tokenizer/formats/gguf_tokenizer.hpp"
 #include "data/tokenizer/formats/json_members.hpp"
-#include "data/tokenizer/formats/sentencepiece_model.hpp"
+#include "data/tokenizer/formats/sentencepiece/sentencepiece_model.hpp"
 #include "data/tokenizer/text/known_patterns.hpp"
 #include "storage/files/atomic_file.hpp"
 

@@ -6,7 +6,7 @@
 #include <system_error>
 
 #include "data/tokenizer/formats/json_members.hpp"
-#include "data/tokenizer/formats/sentencepiece_model.hpp"
+#include "data/tokenizer/formats/sentencepiece/sentencepiece_model.hpp"
 #include "data/tokenizer/formats/side_document.hpp"
 #include "data/tokenizer/formats/tokenizer_json.hpp"
 #include "data/tokenizer/formats/tokenizer_settings.hpp"

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "engine/model/architectures/decoder_parts.hpp"
-#include "engine/model/blocks/experts_block.hpp"
+#include "engine/model/blocks/experts/experts_block.hpp"
 #include "engine/model/config_json/model_config.hpp"
 
 namespace train::engine {

@@ -7,7 +7,7 @@
 #include "engine/model/architectures/architectures.hpp"
 #include "engine/model/architectures/decoder_parts.hpp"
 #include "engine/model/architectures/expert_parts.hpp"
-#include "engine/model/blocks/mamba_block.hpp"
+#include "engine/model/blocks/state_space/mamba_block.hpp"
 
 namespace train::engine {
 namespace {

@@ -7,8 +7,8 @@
 
 #include "engine/model/architectures/architectures.hpp"
 #include "engine/model/architectures/decoder_parts.hpp"
-#include "engine/model/blocks/mamba2_block.hpp"
-#include "engine/model/blocks/mamba_block.hpp"
+#include "engine/model/blocks/state_space/mamba2_block.hpp"
+#include "engine/model/blocks/state_space/mamba_block.hpp"
 
 namespace train::engine {
 namespace {

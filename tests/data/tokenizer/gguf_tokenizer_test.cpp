@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "data/chat/template_files.hpp"
-#include "data/tokenizer/formats/sentencepiece_model.hpp"
+#include "data/tokenizer/formats/sentencepiece/sentencepiece_model.hpp"
 #include "data/tokenizer/tokenizer.hpp"
 #include "tests/storage/weight_files/gguf_bytes.hpp"
 #include "tests/support/disks/temp_directory.hpp"

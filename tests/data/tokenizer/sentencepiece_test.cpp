@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "data/tokenizer/formats/sentencepiece_model.hpp"
-#include "data/tokenizer/formats/sentencepiece_writer.hpp"
+#include "data/tokenizer/formats/sentencepiece/sentencepiece_model.hpp"
+#include "data/tokenizer/formats/sentencepiece/sentencepiece_writer.hpp"
 #include "data/tokenizer/tokenizer.hpp"
 #include "storage/text/utf8.hpp"
 #include "tests/support/disks/temp_directory.hpp"

@@ -18,8 +18,8 @@
 #include "engine/model/architectures/architectures.hpp"
 #include "engine/model/blocks/attention_block.hpp"
 #include "engine/model/blocks/latent_attention_block.hpp"
-#include "engine/model/blocks/mamba2_block.hpp"
-#include "engine/model/blocks/mamba_block.hpp"
+#include "engine/model/blocks/state_space/mamba2_block.hpp"
+#include "engine/model/blocks/state_space/mamba_block.hpp"
 #include "engine/model/config_json/rope_settings.hpp"
 #include "engine/model/spec.hpp"
 

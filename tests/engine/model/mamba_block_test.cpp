@@ -1,6 +1,6 @@
 // The mixers of Mamba and Mamba-2 as layers: all that a run does to a model works with it.
 
-#include "engine/model/blocks/mamba_block.hpp"
+#include "engine/model/blocks/state_space/mamba_block.hpp"
 
 #include <algorithm>
 #include <catch2/catch.hpp>
@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/model/blocks/mamba2_block.hpp"
+#include "engine/model/blocks/state_space/mamba2_block.hpp"
 #include "engine/model/initial_weights.hpp"
 #include "kernels/head/head_loss.hpp"
 #include "tests/engine/model/layer_runs.hpp"

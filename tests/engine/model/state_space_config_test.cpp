@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "engine/model/architectures/architectures.hpp"
-#include "engine/model/blocks/mamba2_block.hpp"
-#include "engine/model/blocks/mamba_block.hpp"
+#include "engine/model/blocks/state_space/mamba2_block.hpp"
+#include "engine/model/blocks/state_space/mamba_block.hpp"
 #include "engine/model/config_json/dialects.hpp"
 #include "engine/model/spec.hpp"
 

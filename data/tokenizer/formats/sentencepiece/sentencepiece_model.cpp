@@ -1,4 +1,4 @@
-#include "data/tokenizer/formats/sentencepiece_model.hpp"
+#include "data/tokenizer/formats/sentencepiece/sentencepiece_model.hpp"
 
 #include <fmt/format.h>
 

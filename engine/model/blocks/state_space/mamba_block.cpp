@@ -1,4 +1,4 @@
-#include "engine/model/blocks/mamba_block.hpp"
+#include "engine/model/blocks/state_space/mamba_block.hpp"
 
 #include <fmt/format.h>
 

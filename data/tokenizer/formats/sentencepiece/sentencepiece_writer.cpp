@@ -1,4 +1,4 @@
-#include "data/tokenizer/formats/sentencepiece_writer.hpp"
+#include "data/tokenizer/formats/sentencepiece/sentencepiece_writer.hpp"
 
 #include <bit>
 

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "data/tokenizer/formats/sentencepiece_model.hpp"
+#include "data/tokenizer/formats/sentencepiece/sentencepiece_model.hpp"
 
 namespace train::data {
 

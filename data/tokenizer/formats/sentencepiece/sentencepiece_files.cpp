@@ -5,7 +5,7 @@
 #include <limits>
 #include <utility>
 
-#include "data/tokenizer/formats/sentencepiece_model.hpp"
+#include "data/tokenizer/formats/sentencepiece/sentencepiece_model.hpp"
 #include "data/tokenizer/formats/tokenizer_files.hpp"
 #include "storage/files/untrusted_text.hpp"
 

@@ -1,4 +1,4 @@
-#include "engine/model/blocks/mamba2_block.hpp"
+#include "engine/model/blocks/state_space/mamba2_block.hpp"
 
 #include <fmt/format.h>
 
