@@ -1,5 +1,5 @@
 #!/bin/bash
-# Applies the bugs of tests/mutants/*.patch one by one and names the test that finds each:
+# Applies the bugs of tests/mutants/ROOM/*.patch one by one and names the test that finds each:
 # mutants.sh [--list | NAME...]. Works in a copy of the last commit, build/mutants/tree, with a build
 # directory of its own; patches are read from the caller's tree. Exits 1 if a bug was not found.
 set -euo pipefail
@@ -23,6 +23,14 @@ field() {
   awk -v key="$2: " '/^diff |^--- / { exit } index($0, key) == 1 { print substr($0, length(key) + 1); exit }' "$1"
 }
 
+# Each bug has a name of its own, whichever folder of the product it is of.
+declare -A patch_of
+while IFS= read -r file; do
+  name="$(basename "$file" .patch)"
+  [ -z "${patch_of[$name]:-}" ] || fail "two mutants are called $name" 2
+  patch_of["$name"]="$file"
+done < <(find "$patches" -name '*.patch')
+
 list=0
 names=()
 for argument in "$@"; do
@@ -30,21 +38,21 @@ for argument in "$@"; do
     --list) list=1 ;;
     -*) fail "unknown option $argument; usage: mutants [--list | NAME...]" 2 ;;
     *)
-      [ -f "$patches/${argument%.patch}.patch" ] || fail "no mutant $argument; see mutants --list" 2
+      [ -n "${patch_of[${argument%.patch}]:-}" ] || fail "no mutant $argument; see mutants --list" 2
       names+=("${argument%.patch}")
       ;;
   esac
 done
 if [ "${#names[@]}" -eq 0 ]; then
-  mapfile -t names < <(find "$patches" -name '*.patch' -printf '%f\n' | sed 's/\.patch$//' | LC_ALL=C sort)
+  mapfile -t names < <(printf '%s\n' "${!patch_of[@]}" | LC_ALL=C sort)
 fi
-[ "${#names[@]}" -gt 0 ] || fail "no patches in $patches"
+[ "${#patch_of[@]}" -gt 0 ] || fail "no patches in $patches"
 
 for name in "${names[@]}"; do
   for key in Mutant Programs Filter Guards; do
-    [ -n "$(field "$patches/$name.patch" "$key")" ] || fail "$name.patch has no line \"$key: ...\"" 2
+    [ -n "$(field "${patch_of[$name]}" "$key")" ] || fail "$name.patch has no line \"$key: ...\"" 2
   done
-  [ "$list" -eq 0 ] || echo "$name: $(field "$patches/$name.patch" Mutant)"
+  [ "$list" -eq 0 ] || echo "$name: $(field "${patch_of[$name]}" Mutant)"
 done
 [ "$list" -eq 0 ] || exit 0
 
@@ -105,7 +113,7 @@ run_tests() {
 }
 
 mapfile -t all_programs < <(for name in "${names[@]}"; do
-  field "$patches/$name.patch" Programs | tr ' ' '\n'
+  field "${patch_of[$name]}" Programs | tr ' ' '\n'
 done | LC_ALL=C sort -u)
 say "building ${all_programs[*]} in $build"
 (cd "$tree" && cmake --preset release -DACTORTRAIN_CUDA=OFF "${launcher[@]}") >"$work/log" 2>&1 ||
@@ -116,7 +124,7 @@ make_programs "${all_programs[@]}" || { tail -n 30 "$work/log" >&2 && fail "the 
 declare -A unusable
 for name in "${names[@]}"; do
   code=0
-  run_tests "$patches/$name.patch" || code=$?
+  run_tests "${patch_of[$name]}" || code=$?
   [ "$code" -ne 1 ] || unusable["$name"]="FAILS WITHOUT IT: $failed"
   [ "$code" -ne 2 ] || unusable["$name"]="NO TEST HAS THIS FILTER"
 done
@@ -126,7 +134,7 @@ survived=0
 wrong=0
 row() {
   printf '%-38s %s\n' "$1" "$2"
-  printf '| `%s` | %s | %s |\n' "$1" "$(field "$patches/$1.patch" Guards)" "$2" >>"$work/table.md"
+  printf '| `%s` | %s | %s |\n' "$1" "$(field "${patch_of[$1]}" Guards)" "$2" >>"$work/table.md"
 }
 {
   echo '| mutant | guards | caught by |'
@@ -134,7 +142,7 @@ row() {
 } >"$work/table.md"
 
 for name in "${names[@]}"; do
-  patch="$patches/$name.patch"
+  patch="${patch_of[$name]}"
   if [ -n "${unusable[$name]:-}" ]; then
     wrong=$((wrong + 1))
     row "$name" "${unusable[$name]}"

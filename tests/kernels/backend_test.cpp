@@ -61,9 +61,9 @@ std::string text_of(const std::string& path) {
 std::string tests_named(const std::string& prefix) {
   std::string tests;
   for (const auto& file :
-       std::filesystem::directory_iterator(ACTORTRAIN_SOURCE_DIR "/tests/kernels")) {
-    if (const std::string name = file.path().filename(); name.starts_with(prefix)) {
-      tests += text_of("tests/kernels/" + name);
+       std::filesystem::recursive_directory_iterator(ACTORTRAIN_SOURCE_DIR "/tests/kernels")) {
+    if (file.path().filename().string().starts_with(prefix) && file.is_regular_file()) {
+      tests += text_of(file.path().lexically_relative(ACTORTRAIN_SOURCE_DIR));
     }
   }
   return tests;
