@@ -145,7 +145,7 @@ function(actortrain_test_of name sources)
   actortrain_test_program(test_${name} ${arg_UNPARSED_ARGUMENTS})
 endfunction()
 
-# Of a program of tests: its main(), and headers that all of them parse once. CAF: those of actors too.
+# Gives a program of tests its main() and the headers that all of them parse once. CAF: those of actors too.
 function(actortrain_test_program target)
   set(headers test_headers)
   if("CAF" IN_LIST ARGN)

@@ -67,7 +67,7 @@ done < <(env -u LD_LIBRARY_PATH ldd "${programs[@]}" | grep '=>' | LC_ALL=C sort
 [ "${#packages[@]}" -gt 0 ] || fail "found no library that $build/actortrain needs"
 [ -z "$gpu_check" ] || packages[catch2]=1
 
-# Of those that are linked into the program or compiled from headers there is no file to ask for.
+# Libraries that are linked into the program or compiled from headers leave no file to ask for.
 while read -r package _; do
   packages["$package"]=1
 done < <(sed -n '/^# Libraries/,/^$/{/^#/d;/^$/d;p}' "$root/packages.txt")

@@ -22,7 +22,7 @@ if [ $# -gt 0 ]; then
   done
 fi
 failed=0
-# Of our kernels alone: to instrument those of cuBLASLt takes longer than all the tests. A test asks for
+# Instruments our kernels alone: those of cuBLASLt take longer than all the tests. A test asks for
 # more memory than any device has; that the driver refuses it is no finding.
 for check in racecheck memcheck synccheck; do
   echo "== $check"

@@ -36,7 +36,7 @@ trap 'rm -rf "$scratch"' EXIT
 lines=()
 ! command -v stdbuf >/dev/null || lines=(stdbuf -oL)
 
-# What the command says, also in the file $1 of the directory.
+# Keeps the command's output in the file $1 of the directory, too.
 kept() {
   local name="$1"
   shift

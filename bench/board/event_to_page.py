@@ -13,7 +13,7 @@ import sys
 
 PAGE = pathlib.Path(__file__).resolve().parents[1] / "integration" / "board_page.py"
 
-# What the page draws it draws as before; the first frame after it notes the time of each new event.
+# The page draws as before; the first frame after it notes the time of each new event.
 NOTE_FRAMES = """
 window.shown = {};
 const draw = drawEvents;

@@ -56,7 +56,7 @@ def measure(device, shape, way):
         out = forward()
         gradient = torch.randn_like(out)
 
-        # Of queries, keys and values alone, which are leaves: nothing of a projection is in it, and nothing
+        # Queries, keys and values are leaves: nothing of a projection is in it, and nothing
         # is added to a gradient that is there.
         def backward():
             return torch.autograd.grad(out, (query, key, value), gradient, retain_graph=True)

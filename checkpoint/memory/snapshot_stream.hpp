@@ -55,7 +55,7 @@ class SnapshotOutflow {
   const MemorySnapshots& from_;
   std::int64_t rank_;
   std::int64_t step_;
-  std::optional<std::uint64_t> digest_;  // Of the rank being sent.
+  std::optional<std::uint64_t> digest_;  // Digest of the rank being sent.
   std::span<const std::byte> left_;      // Rest of its bytes.
   std::uint64_t done_ = 0;
   bool complete_ = false;

@@ -34,7 +34,7 @@ Status remove_hidden(const std::filesystem::path& checkpoints) {
 }  // namespace
 
 std::vector<std::int64_t> best_steps(std::span<const IndexEntry> entries, std::int64_t count) {
-  std::vector<std::pair<double, std::int64_t>> evaluated;  // Of equal losses the earlier is less.
+  std::vector<std::pair<double, std::int64_t>> evaluated;  // The earlier of equal losses is less.
   for (const IndexEntry& entry : entries) {
     if (entry.state == CheckpointState::committed && entry.validation_loss &&
         !std::isnan(*entry.validation_loss)) {

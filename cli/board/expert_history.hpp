@@ -17,7 +17,7 @@ namespace train::cli {
 class ExpertHistory {
  public:
   static constexpr std::size_t kMostSteps = 1024;
-  static constexpr std::size_t kMostLoads = std::size_t{1} << 21U;  ///< Of all steps: 8 MiB.
+  static constexpr std::size_t kMostLoads = std::size_t{1} << 21U;  ///< Loads of all steps: 8 MiB.
 
   /// A list for each layer of experts: choices of each expert relative to the mean.
   using Loads = std::vector<std::vector<float>>;

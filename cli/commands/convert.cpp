@@ -33,7 +33,7 @@ struct Conversion {
   storage::WeightType type = storage::WeightType::bf16;  ///< Unless another is asked for.
   std::string config_text;
   std::string source;
-  std::filesystem::path directory = {};  ///< Of the tokenizer's files; empty: it has none.
+  std::filesystem::path directory = {};  ///< Holds the tokenizer's files; empty: it has none.
   std::map<std::string, std::string> texts = {};
   std::vector<std::filesystem::path> companions = {};
   std::vector<checkpoint::ExportTensor> kept = {};

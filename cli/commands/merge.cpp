@@ -33,7 +33,7 @@ struct Merge {
   checkpoint::ExportRequest request = {};
   std::vector<checkpoint::MergedModel> models = {};
   bool whole = false;
-  std::vector<checkpoint::FoundCheckpoint> checkpoints = {};  ///< Of a run; `models` read them.
+  std::vector<checkpoint::FoundCheckpoint> checkpoints = {};  ///< A run's; `models` read them.
   std::vector<checkpoint::ExportAdapter> adapters = {};
 };
 

@@ -11,7 +11,7 @@
 
 namespace {
 
-constexpr std::size_t kWordsBefore = 6;  // Of the loader, before the caller's.
+constexpr std::size_t kWordsBefore = 6;  // The loader's, before the caller's.
 
 /// Says why the program cannot be started. Returns the exit code of a shell that finds no program.
 int refuse(const char* reason, const char* path) {

@@ -19,7 +19,7 @@ bool is_moderate(const Json& value) {
 }
 
 struct Kind {
-  std::string_view fault;  ///< Of a value that is not of this kind.
+  std::string_view fault;  ///< Said of a value that is not of this kind.
   bool (*is_of)(const Json& value);
   std::vector<std::string_view> names;
 };

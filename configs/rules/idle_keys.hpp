@@ -15,7 +15,7 @@ namespace train::configs {
 struct IdleKeys {
   std::string_view keys;           ///< Joined by '|'.
   bool (*idle)(const RunConfig&);  ///< True: nothing reads them.
-  std::string_view without;        ///< What they need, after "has no effect": "without ...".
+  std::string_view without;        ///< Names what they need, after "has no effect": "without ...".
 };
 
 [[nodiscard]] std::span<const IdleKeys> idle_key_table();

@@ -61,7 +61,7 @@ double initial_std(const Parameter& parameter, const ModelSpec& spec, const Init
     return (parameter.init.high - parameter.init.low) / std::sqrt(12.0);
   }
   if (parameter.init.kind == InitKind::log_place || parameter.init.kind == InitKind::step_bias) {
-    return 0.0;  // Of no scheme.
+    return 0.0;  // No scheme's element.
   }
   switch (options.scheme) {
     case InitScheme::scaled_gpt:

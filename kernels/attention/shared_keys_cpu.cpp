@@ -7,7 +7,7 @@
 namespace train::kernels::cpu {
 namespace {
 
-constexpr std::int64_t kRowsAtOnce = 16;  // Of a thread, so that starting it is worth it.
+constexpr std::int64_t kRowsAtOnce = 16;  // Rows of a thread, so that starting it is worth it.
 
 /// Calls body(row) for all rows, some of them a thread.
 template <class Body>

@@ -19,7 +19,7 @@ void expert_matmul_mma(CudaStream& stream, const ExpertMatmulParams& params);
 /// A block's tile of C, and the places of its expert.
 struct ExpertTile {
   int expert = -1;    ///< -1: the block has no tile.
-  int first_row = 0;  ///< Of C: a place, or a row of W_e's gradient.
+  int first_row = 0;  ///< Row of C: a place, or a row of W_e's gradient.
   int end_row = 0;    ///< One past the last row of C that belongs to the expert.
   int first_col = 0;
   int first_place = 0;

@@ -93,7 +93,7 @@ __device__ double sum_of_chunks(const double* data, std::int64_t chunks, std::in
 struct BalanceTerms {
   const BalanceParams& p;
   const BalanceSums& sums;
-  double rows;  ///< Of the lane.
+  double rows;  ///< The lane's rows.
 
   /// Calls with(e) for the thread's experts and returns the block's sum.
   template <class With>

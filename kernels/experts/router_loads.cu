@@ -65,7 +65,7 @@ __device__ bool goes_on(const RouterLoadsParams& p, std::int64_t chunk) {
 
 /// Results of the warps for the rows of a chunk.
 struct ChunkRows {
-  RouterSum sums[kChunkRows];  ///< Of exponentials, or of sigmoids.
+  RouterSum sums[kChunkRows];  ///< Sums of exponentials, or of sigmoids.
   double z_squares[kChunkRows];
   std::int32_t groups[kChunkRows];
 };

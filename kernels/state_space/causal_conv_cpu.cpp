@@ -57,7 +57,7 @@ void conv_forward_row(const CausalConvForwardParams& p, const float* weights, st
   if (state == nullptr) {
     return;
   }
-  // Of a document's rows the last ones are left, each in a place of its own.
+  // The last rows of a document are left, each in a place of its own.
   const std::int64_t later = row + ring;
   const bool last = p.states.extend || later >= p.rows.count() ||
                     later / p.rows.seq_len != row / p.rows.seq_len ||

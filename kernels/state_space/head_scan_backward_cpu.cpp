@@ -31,7 +31,7 @@ struct HeadSums {
 /// Scratch of one head; a state is [width, padded states].
 struct HeadScratch {
   static constexpr std::int64_t pieces = kHeadChunk / kHeadPiece;
-  std::int64_t size;     ///< Of a state.
+  std::int64_t size;     ///< Size of a state.
   float *begins, *rows;  ///< [pieces, size]; [kHeadPiece + 1, size].
   float* carry;          ///< [size]: of the row behind, decayed.
 

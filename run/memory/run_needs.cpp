@@ -86,7 +86,7 @@ RunNeeds needs_of(const RunPlan& run, const engine::RankOptions& options,
   std::int64_t fullest = 0;
   std::uint64_t shard = 0;
   std::uint64_t largest = 0;  // Tensor of a shard.
-  std::uint64_t share = 0;    // Of its node's snapshots.
+  std::uint64_t share = 0;    // Share of its node's snapshots.
   for (const std::int64_t rank : measured_ranks(plan.ranks())) {
     engine::RankOptions of_rank = options;
     of_rank.rank = rank;

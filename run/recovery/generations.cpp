@@ -57,7 +57,7 @@ class Generations {
       }
     }
     RunFinished end = course_.outcome(outcome_.step);
-    end.end = outcome_.end;  // Of its last ranks.
+    end.end = outcome_.end;  // The end of its last ranks.
     return end;
   }
 
@@ -229,10 +229,10 @@ class Generations {
   OtherNodes* others_;  // Null: there are no other nodes.
   Respawns respawns_;
   Verdict course_{HeadState::meeting};            // State while no rank runs.
-  Membership met_;                                // Of this generation.
+  Membership met_;                                // Members of this generation.
   std::optional<checkpoint::Candidate> doubted_;  // Reported as damaged by the last ranks.
   bool older_ = false;   // The reported checkpoint was damaged, and an older one follows.
-  RunFinished outcome_;  // Of the last ranks.
+  RunFinished outcome_;  // The last ranks' outcome.
 };
 
 }  // namespace

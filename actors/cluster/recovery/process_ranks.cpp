@@ -199,7 +199,7 @@ class GenerationHead {
   caf::scoped_actor& self_;
   HeadActors actors_;
   caf::actor rendezvous_;
-  std::vector<caf::strong_actor_ptr> processes_;  // Of the ranks that train.
+  std::vector<caf::strong_actor_ptr> processes_;  // Processes of the ranks that train.
   std::optional<std::int64_t> seen_;  // Newest snapshot when the first node's return was noticed.
   bool for_nodes_ = false;            // The generation ends to include them.
 };

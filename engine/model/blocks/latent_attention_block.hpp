@@ -24,15 +24,15 @@ namespace train::engine {
 /// Names are below the layer's prefix, without ".weight".
 struct LatentAttentionSpec final : BlockSpec {
   std::int64_t heads = 0;
-  std::int64_t query_rank = 0;  ///< Of the queries' latent; 0: there is none.
-  std::int64_t key_rank = 0;    ///< Of the latent of keys and values.
+  std::int64_t query_rank = 0;  ///< Width of the queries' latent; 0: there is none.
+  std::int64_t key_rank = 0;    ///< Width of the latent of keys and values.
   std::int64_t plain_dim = 0;   ///< Elements of a key that have no position.
   std::int64_t rope_dim = 0;    ///< Those that have, at its end.
   std::int64_t value_dim = 0;
-  float latent_eps = 1e-6F;              ///< Of the latents' RMS norms.
-  bool bias = false;                     ///< Of W_qa, W_kva and the output.
+  float latent_eps = 1e-6F;              ///< Epsilon of the latents' RMS norms.
+  bool bias = false;                     ///< Adds one to W_qa, W_kva and the output.
   std::optional<std::size_t> rope = {};  ///< Index into ModelSpec::ropes, of rope_dim elements.
-  float scale = 0.0F;                    ///< Of q k^T; 0: 1 / sqrt(plain_dim + rope_dim).
+  float scale = 0.0F;                    ///< Factor of q k^T; 0: 1 / sqrt(plain_dim + rope_dim).
   std::string query_in = {}, query_norm = {}, query = {};  ///< The first two: with query_rank.
   std::string key_in = {}, key_norm = {}, key_value = {};
   std::string output = {};

@@ -25,7 +25,7 @@ class ExpertMaps {
   struct Options {
     std::int64_t inputs = 0, outputs = 0;
     InitKind init = InitKind::linear;
-    double used_share = 1.0;  ///< Of a matrix's elements, by one token.
+    double used_share = 1.0;  ///< Share of a matrix's elements that one token uses.
     bool bias = false;        ///< backward_bias() then follows backward_weight().
   };
   ExpertMaps(const BlockContext& context, const Options& options);

@@ -107,7 +107,7 @@ double uniform_value(const BalanceTerm& term, std::int64_t experts, std::int64_t
     case BalanceKind::switch_loss:
       return 1.0;
     case BalanceKind::z: {
-      const double lse = fixed::log(static_cast<double>(experts));  // Of logits that are 0.
+      const double lse = fixed::log(static_cast<double>(experts));  // All logits are 0.
       return lse * lse;
     }
   }

@@ -33,7 +33,7 @@ struct SharedExpert {
 struct ExpertsSpec final : BlockSpec {
   std::int64_t experts = 0;
   std::int64_t slots = 0;   ///< Experts of a row.
-  std::int64_t hidden = 0;  ///< Of an expert.
+  std::int64_t hidden = 0;  ///< Width of an expert.
   kernels::ActivationKind activation = kernels::ActivationKind::silu;
   kernels::RouterKind router = kernels::RouterKind::softmax;
   std::string gate = {};    ///< The router's matrix, [experts, embedding_dim].
@@ -49,8 +49,8 @@ struct ExpertsSpec final : BlockSpec {
   /// Files have one tensor for the first two matrices of all experts, [experts, embedding_dim, 2
   /// hidden] with their columns in turns, and one for the third (GPT-OSS).
   bool fused = false;
-  bool gate_bias = false;              ///< Of the router's logits.
-  bool expert_bias = false;            ///< Of all three maps of an expert.
+  bool gate_bias = false;              ///< Adds a bias to the router's logits.
+  bool expert_bias = false;            ///< Adds a bias to all three maps of an expert.
   float alpha = 1.702F, limit = 7.0F;  ///< Constants of ActivationKind::clamped_swiglu.
   SharedExpert shared = {};
   std::vector<kernels::BalanceTerm> balance = {};  ///< At most kMostBalanceTerms.

@@ -201,7 +201,7 @@ void Mamba2Block::normalise(const BlockCall& call) const {
                                              .dtype = normed.dtype});
 }
 
-// What the norm gave is still there: forward_kept() has just left it.
+// The norm's output is still there: forward_kept() has just left it.
 void Mamba2Block::forward_output(const BlockCall& call, Elements branch) {
   out_->forward(call, workspace_->at(normed_), branch, embedding_dim_);
 }

@@ -21,9 +21,9 @@ namespace train::engine {
 struct Mamba2Spec final : BlockSpec {
   std::int64_t heads = 0, width = 0;  ///< Channels: heads of that width.
   std::int64_t groups = 1;            ///< Heads of a group share B and C, and a norm.
-  std::int64_t states = 128;          ///< Of each channel.
-  std::int64_t taps = 4;              ///< Of the convolution.
-  bool bias = false;                  ///< Of the maps in and out.
+  std::int64_t states = 128;          ///< State size of each channel.
+  std::int64_t taps = 4;              ///< Width of the convolution.
+  bool bias = false;                  ///< Adds one to the maps in and out.
   bool conv_bias = true;
   float norm_eps = 1e-5F;
   float least_step = 0.0F, most_step = std::numeric_limits<float>::infinity();

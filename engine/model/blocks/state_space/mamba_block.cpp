@@ -302,7 +302,7 @@ void MambaBlock::forward_kept(const BlockCall& call, ConstElements x) {
   scan(call);
 }
 
-// What the scan gave is still there: forward_kept() has just left it.
+// The scan's output is still there: forward_kept() has just left it.
 void MambaBlock::forward_output(const BlockCall& call, Elements branch) {
   out_->forward(call, workspace_->at(gated_), branch, embedding_dim_);
 }

@@ -23,10 +23,10 @@ enum class ScanNorms : std::uint8_t { none, plain, weighted };
 /// as kernels/state_space has convolution and scan.
 struct MambaSpec final : BlockSpec {
   std::int64_t inner = 0;      ///< Channels.
-  std::int64_t states = 16;    ///< Of each channel.
+  std::int64_t states = 16;    ///< State size of each channel.
   std::int64_t step_rank = 0;  ///< Width of r.
-  std::int64_t taps = 4;       ///< Of the convolution.
-  bool bias = false;           ///< Of the maps in and out.
+  std::int64_t taps = 4;       ///< Width of the convolution.
+  bool bias = false;           ///< Adds one to the maps in and out.
   bool conv_bias = true;
   ScanNorms norms = ScanNorms::none;
   float norm_eps = 1e-6F;
@@ -34,7 +34,7 @@ struct MambaSpec final : BlockSpec {
   std::string in = "mixer.in_proj", conv = "mixer.conv1d", select = "mixer.x_proj";
   std::string step = "mixer.dt_proj", out = "mixer.out_proj";
   std::string rates = "mixer.A_log", skip = "mixer.D";   ///< Whole names.
-  std::string step_norm = {}, b_norm = {}, c_norm = {};  ///< Of weighted norms.
+  std::string step_norm = {}, b_norm = {}, c_norm = {};  ///< Names of weighted norms.
 
   [[nodiscard]] std::unique_ptr<Block> make(const BlockContext& context,
                                             const ModelSpec& model) const override;
