@@ -6,7 +6,7 @@
 #include "kernels/activation/clamp.hpp"
 #include "kernels/activation/elementwise.hpp"
 #include "kernels/attention/attention.hpp"
-#include "kernels/attention/cached/attention_cached.hpp"
+#include "kernels/attention/attention_cached.hpp"
 #include "kernels/attention/shared_keys.hpp"
 #include "kernels/embedding/embedding.hpp"
 #include "kernels/experts/experts.hpp"

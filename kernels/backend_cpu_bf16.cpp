@@ -1,6 +1,6 @@
 #include "kernels/attention/attention.hpp"
+#include "kernels/attention/attention_cached.hpp"
 #include "kernels/attention/bf16_blocks.hpp"
-#include "kernels/attention/cached/attention_cached.hpp"
 #include "kernels/backend.hpp"
 #include "kernels/cpu_support.hpp"
 #include "kernels/experts/bf16_experts.hpp"

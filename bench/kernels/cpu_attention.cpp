@@ -4,7 +4,7 @@
 #include <functional>
 #include <string>
 
-#include "kernels/attention/cached/attention_cached.hpp"
+#include "kernels/attention/attention_cached.hpp"
 
 namespace train::bench {
 namespace {

@@ -8,7 +8,7 @@
 #include <set>
 
 #include "base/check.hpp"
-#include "engine/model/blocks/experts/experts_block.hpp"
+#include "engine/model/experts/experts_block.hpp"
 #include "engine/model/tensor_map.hpp"
 #include "engine/model/unit_parameters.hpp"
 

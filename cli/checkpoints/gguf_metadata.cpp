@@ -13,9 +13,9 @@
 
 #include "checkpoint/models/gguf_rope.hpp"
 #include "engine/model/blocks/attention_block.hpp"
-#include "engine/model/blocks/experts/experts_block.hpp"
 #include "engine/model/blocks/mlp_block.hpp"
 #include "engine/model/config_json/rope_config.hpp"
+#include "engine/model/experts/experts_block.hpp"
 
 namespace train::cli {
 namespace {

@@ -15,7 +15,7 @@
 #include "cli/checkpoints/gguf_metadata.hpp"
 #include "data/tokenizer/formats/gguf_vocabulary.hpp"
 #include "engine/model/blocks/block.hpp"
-#include "engine/model/blocks/experts/experts_block.hpp"
+#include "engine/model/experts/experts_block.hpp"
 #include "run/model/model_files.hpp"
 
 namespace train::cli {

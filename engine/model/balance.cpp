@@ -11,7 +11,7 @@
 #include <string_view>
 #include <utility>
 
-#include "engine/model/blocks/experts/experts_block.hpp"
+#include "engine/model/experts/experts_block.hpp"
 
 namespace train::engine {
 namespace {

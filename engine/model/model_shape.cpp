@@ -9,8 +9,8 @@
 #include "base/check.hpp"
 #include "engine/model/architectures/house.hpp"
 #include "engine/model/blocks/attention_block.hpp"
-#include "engine/model/blocks/experts/experts_block.hpp"
 #include "engine/model/blocks/mlp_block.hpp"
+#include "engine/model/experts/experts_block.hpp"
 
 namespace train::engine {
 namespace {

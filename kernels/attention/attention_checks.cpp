@@ -1,5 +1,5 @@
 #include "kernels/attention/attention.hpp"
-#include "kernels/attention/cached/attention_cached.hpp"
+#include "kernels/attention/attention_cached.hpp"
 #include "kernels/attention/shared_keys.hpp"
 #include "kernels/checks.hpp"
 #include "kernels/kernel_list.hpp"

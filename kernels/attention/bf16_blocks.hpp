@@ -3,7 +3,7 @@
 #include <cstdint>
 
 #include "kernels/attention/attention.hpp"
-#include "kernels/attention/cached/attention_cached.hpp"
+#include "kernels/attention/attention_cached.hpp"
 #include "kernels/gemm/bf16_gemm.hpp"
 
 // Attention with bf16 products (VDPBF16PS): the differences from f32. Queries, keys, values,

@@ -1,5 +1,5 @@
 // Products of warpgroups as the emulated device has them, with operands where the kernels put them
-// (kernels/attention/attention_panels.cuh), against sums in plain integers.
+// (kernels/attention/tensor_cores/attention_panels.cuh), against sums in plain integers.
 #include <array>
 #include <bit>
 #include <catch2/catch.hpp>
@@ -7,7 +7,7 @@
 #include <stdexcept>
 #include <vector>
 
-#include "kernels/attention/attention_panels.cuh"
+#include "kernels/attention/tensor_cores/attention_panels.cuh"
 #include "tests/cuda_emulation/block.hpp"
 
 namespace train::kernels::cuda {

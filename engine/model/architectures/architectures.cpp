@@ -6,10 +6,10 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/model/blocks/block.hpp"
-#include "engine/model/blocks/experts/experts_block.hpp"
 #include "engine/model/config_json/config_keys.hpp"
 #include "engine/model/config_json/dialects.hpp"
 #include "engine/model/config_json/model_config.hpp"
+#include "engine/model/experts/experts_block.hpp"
 
 namespace train::engine {
 namespace {

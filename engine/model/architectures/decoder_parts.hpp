@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "engine/model/blocks/attention_block.hpp"
-#include "engine/model/blocks/experts/experts_block.hpp"
 #include "engine/model/blocks/latent_attention_block.hpp"
 #include "engine/model/blocks/mlp_block.hpp"
 #include "engine/model/config_json/model_config.hpp"
+#include "engine/model/experts/experts_block.hpp"
 #include "engine/model/spec.hpp"
 
 namespace train::engine {

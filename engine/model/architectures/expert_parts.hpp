@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "engine/model/architectures/decoder_parts.hpp"
-#include "engine/model/blocks/experts/experts_block.hpp"
 #include "engine/model/config_json/model_config.hpp"
+#include "engine/model/experts/experts_block.hpp"
 
 namespace train::engine {
 

@@ -10,7 +10,7 @@
 #include "kernels/activation/activation.hpp"
 #include "kernels/activation/clamp.hpp"
 #include "kernels/attention/attention.hpp"
-#include "kernels/attention/cached/attention_cached.hpp"
+#include "kernels/attention/attention_cached.hpp"
 
 namespace train::engine {
 namespace {

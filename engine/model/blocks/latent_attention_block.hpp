@@ -12,7 +12,7 @@
 #include "engine/model/blocks/linear_and_norm.hpp"
 #include "engine/model/blocks/rotation_block.hpp"
 #include "engine/model/spec.hpp"
-#include "kernels/attention/cached/attention_cached.hpp"
+#include "kernels/attention/attention_cached.hpp"
 
 namespace train::engine {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "configs/models/shipped_models.hpp"
-#include "engine/model/blocks/experts/experts_block.hpp"
+#include "engine/model/experts/experts_block.hpp"
 #include "engine/model/spec.hpp"
 
 namespace train::engine::architectures_test {

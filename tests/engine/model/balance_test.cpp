@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "engine/model/architectures/architectures.hpp"
-#include "engine/model/blocks/experts/experts_block.hpp"
+#include "engine/model/experts/experts_block.hpp"
 
 namespace train::engine::balance_test {
 namespace {

@@ -1,6 +1,6 @@
 // Layers of experts in a model: gradients, and what neither ranks nor recomputation may change.
 
-#include "engine/model/blocks/experts/experts_block.hpp"
+#include "engine/model/experts/experts_block.hpp"
 
 #include <algorithm>
 #include <bit>

@@ -3,7 +3,7 @@
 #include <catch2/catch.hpp>
 #include <string>
 
-#include "engine/model/blocks/experts/experts_block.hpp"
+#include "engine/model/experts/experts_block.hpp"
 
 namespace train::engine::model_shape_test {
 namespace {

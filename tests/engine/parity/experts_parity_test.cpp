@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "engine/model/balance.hpp"
-#include "engine/model/blocks/experts/experts_block.hpp"
+#include "engine/model/experts/experts_block.hpp"
 #include "tests/engine/parity/expert_models.hpp"
 #include "tests/engine/parity/published_models.hpp"
 #include "tests/engine/parity/published_summary.hpp"

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/check.hpp"
-#include "kernels/attention/cached/attention_cached.hpp"
+#include "kernels/attention/attention_cached.hpp"
 #include "tests/kernels/kernel_fixture.hpp"
 
 namespace train::kernels::testing::latent_cached_test {

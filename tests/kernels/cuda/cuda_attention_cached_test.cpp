@@ -1,5 +1,5 @@
 // CUDA twins of attention with kept keys and values.
-#include "kernels/attention/cached/attention_cached.hpp"
+#include "kernels/attention/attention_cached.hpp"
 #include "tests/kernels/cuda_fixture.hpp"
 
 namespace train::kernels::testing::cuda_attention_cached_test {

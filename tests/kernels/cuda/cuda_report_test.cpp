@@ -52,7 +52,7 @@ TEST_CASE("cuda report: products of warpgroups overlap with other work",
   // Where the compiler cannot tell what they read and write it waits for each of them, and says so.
   for (const std::string pass : {"forward", "backward"}) {
     const std::string report =
-        ACTORTRAIN_DEVICE_OBJECTS "/attention/attention_" + pass + "_wgmma.cu.o.ptxas";
+        ACTORTRAIN_DEVICE_OBJECTS "/attention/tensor_cores/attention_" + pass + "_wgmma.cu.o.ptxas";
     std::ifstream file(report);
     if (!file.good()) {
       std::printf("skipped: compiler's report on products of warpgroups: this build has no CUDA\n");

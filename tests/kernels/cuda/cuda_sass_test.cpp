@@ -111,7 +111,8 @@ TEST_CASE("cuda sass: attention in bf16 multiplies on tensor cores",
     return;
   }
   const std::map<std::string, std::size_t> kernels_in_source = {
-      {"attention/attention_forward_mma.cu", 6}, {"attention/attention_backward_mma.cu", 12}};
+      {"attention/tensor_cores/attention_forward_mma.cu", 6},
+      {"attention/tensor_cores/attention_backward_mma.cu", 12}};
   for (const auto& [source, kernels] : kernels_in_source) {
     std::size_t products = 0;
     std::size_t architectures = 0;
@@ -145,7 +146,8 @@ TEST_CASE("cuda sass: attention in bf16 multiplies with warpgroups where a devic
   }
   // Two widths, with limited sight and without.
   const std::map<std::string, std::size_t> kernels_in_source = {
-      {"attention/attention_forward_wgmma.cu", 4}, {"attention/attention_backward_wgmma.cu", 8}};
+      {"attention/tensor_cores/attention_forward_wgmma.cu", 4},
+      {"attention/tensor_cores/attention_backward_wgmma.cu", 8}};
   for (const auto& [source, kernels] : kernels_in_source) {
     const std::vector<Function> functions = functions_in(disassemble, source);
     CHECK(functions.size() == 2 * kernels);  // For two devices.

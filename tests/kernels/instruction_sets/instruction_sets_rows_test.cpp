@@ -1,6 +1,6 @@
 // As instruction_sets_test.cpp: the kernels that add up rows, and those made of products.
 #include "kernels/attention/attention.hpp"
-#include "kernels/attention/cached/attention_cached.hpp"
+#include "kernels/attention/attention_cached.hpp"
 #include "kernels/attention/shared_keys.hpp"
 #include "kernels/experts/experts.hpp"
 #include "kernels/gemm/matmul.hpp"

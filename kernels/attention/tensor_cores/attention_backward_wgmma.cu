@@ -1,9 +1,9 @@
 #include "kernels/attention/attention.hpp"
-#include "kernels/attention/attention_flow.cuh"
-#include "kernels/attention/attention_gradients.cuh"
 #include "kernels/attention/attention_heads.cuh"
-#include "kernels/attention/attention_mma.cuh"
-#include "kernels/attention/attention_panels.cuh"
+#include "kernels/attention/tensor_cores/attention_flow.cuh"
+#include "kernels/attention/tensor_cores/attention_gradients.cuh"
+#include "kernels/attention/tensor_cores/attention_mma.cuh"
+#include "kernels/attention/tensor_cores/attention_panels.cuh"
 
 // Variant of attention_backward_mma.cu in which one warpgroup sums each gradient in one order:
 // seven products, two of them computed twice, as no sum spans blocks. While one of a tile's two

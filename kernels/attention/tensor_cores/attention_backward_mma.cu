@@ -1,7 +1,7 @@
 #include "kernels/attention/attention.hpp"
-#include "kernels/attention/attention_gradients.cuh"
 #include "kernels/attention/attention_heads.cuh"
-#include "kernels/attention/attention_mma.cuh"
+#include "kernels/attention/tensor_cores/attention_gradients.cuh"
+#include "kernels/attention/tensor_cores/attention_mma.cuh"
 
 // Scores are computed twice, for the gradients of keys and values and for those of queries. That is
 // seven products where one kernel would need five, but every gradient is summed by one warp in one

@@ -5,8 +5,8 @@
 #include <cstdint>
 
 #include "kernels/attention/attention.hpp"
-#include "kernels/attention/attention_mma.cuh"
 #include "kernels/attention/attention_sight.cuh"
+#include "kernels/attention/tensor_cores/attention_mma.cuh"
 
 // Backward pass of attention on tensor cores: from scores to their gradients, in registers.
 namespace train::kernels::cuda {

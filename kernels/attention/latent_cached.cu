@@ -1,4 +1,4 @@
-#include "kernels/attention/cached/attention_cached.hpp"
+#include "kernels/attention/attention_cached.hpp"
 #include "kernels/element.cuh"
 #include "kernels/instructions.cuh"
 #include "kernels/reduce.cuh"

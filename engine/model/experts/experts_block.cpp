@@ -1,4 +1,4 @@
-#include "engine/model/blocks/experts/experts_block.hpp"
+#include "engine/model/experts/experts_block.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -8,7 +8,7 @@
 
 #include "base/check.hpp"
 #include "base/math/fixed_math.hpp"
-#include "engine/model/blocks/experts/experts_rules.hpp"
+#include "engine/model/experts/experts_rules.hpp"
 #include "kernels/activation/activation.hpp"
 #include "kernels/activation/bias.hpp"
 #include "kernels/activation/elementwise.hpp"

@@ -1,4 +1,4 @@
-#include "kernels/attention/cached/attention_cached.hpp"
+#include "kernels/attention/attention_cached.hpp"
 
 #include <cmath>
 
@@ -7,7 +7,7 @@
 #include "kernels/cpu_support.hpp"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "kernels/attention/cached/attention_cached_cpu.cpp"
+#define HWY_TARGET_INCLUDE "kernels/attention/attention_cached_cpu.cpp"
 #include <hwy/foreach_target.h>  // IWYU pragma: keep: includes this file once per instruction set.
 #include <hwy/highway.h>
 

@@ -4,8 +4,8 @@
 
 #include <cstdint>
 
-#include "kernels/attention/attention_mma.cuh"
 #include "kernels/attention/attention_tile.cuh"
+#include "kernels/attention/tensor_cores/attention_mma.cuh"
 #include "kernels/wgmma.cuh"
 
 // Bf16 tiles in shared memory for warpgroup products: consecutive panels of 64 columns with rows of

@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "kernels/attention/attention_heads.cuh"
-#include "kernels/attention/attention_mma.cuh"
+#include "kernels/attention/tensor_cores/attention_mma.cuh"
 
 // Online softmax of a forward pass on tensor cores, over tiles of keys.
 namespace train::kernels::cuda {

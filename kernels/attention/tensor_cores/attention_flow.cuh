@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "kernels/attention/attention_panels.cuh"
+#include "kernels/attention/tensor_cores/attention_panels.cuh"
 #include "kernels/boxes.cuh"
 #include "kernels/row_layout.hpp"
 

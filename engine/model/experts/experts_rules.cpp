@@ -1,8 +1,8 @@
-#include "engine/model/blocks/experts/experts_rules.hpp"
+#include "engine/model/experts/experts_rules.hpp"
 
 #include <string>
 
-#include "engine/model/blocks/experts/experts_block.hpp"
+#include "engine/model/experts/experts_block.hpp"
 
 namespace train::engine {
 namespace {

@@ -1,13 +1,13 @@
 #include <algorithm>
 #include <limits>
 
+#include "kernels/attention/attention_cached.hpp"
 #include "kernels/attention/attention_scratch.hpp"
 #include "kernels/attention/bf16_blocks.hpp"
-#include "kernels/attention/cached/attention_cached.hpp"
 #include "kernels/cpu_support.hpp"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "kernels/attention/cached/latent_cached_cpu.cpp"
+#define HWY_TARGET_INCLUDE "kernels/attention/latent_cached_cpu.cpp"
 #include <hwy/foreach_target.h>  // IWYU pragma: keep: includes this file once per instruction set.
 #include <hwy/highway.h>
 

@@ -1,4 +1,4 @@
-#include "engine/model/blocks/experts/expert_maps.hpp"
+#include "engine/model/experts/expert_maps.hpp"
 
 #include <cmath>
 #include <utility>

@@ -1,7 +1,7 @@
 #include "kernels/attention/attention.hpp"
 #include "kernels/attention/attention_heads.cuh"
-#include "kernels/attention/attention_mma.cuh"
-#include "kernels/attention/attention_softmax.cuh"
+#include "kernels/attention/tensor_cores/attention_mma.cuh"
+#include "kernels/attention/tensor_cores/attention_softmax.cuh"
 
 namespace train::kernels::cuda {
 namespace {

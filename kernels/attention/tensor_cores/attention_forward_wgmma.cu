@@ -1,9 +1,9 @@
 #include "kernels/attention/attention.hpp"
-#include "kernels/attention/attention_flow.cuh"
 #include "kernels/attention/attention_heads.cuh"
-#include "kernels/attention/attention_mma.cuh"
-#include "kernels/attention/attention_panels.cuh"
-#include "kernels/attention/attention_softmax.cuh"
+#include "kernels/attention/tensor_cores/attention_flow.cuh"
+#include "kernels/attention/tensor_cores/attention_mma.cuh"
+#include "kernels/attention/tensor_cores/attention_panels.cuh"
+#include "kernels/attention/tensor_cores/attention_softmax.cuh"
 
 namespace train::kernels::cuda {
 

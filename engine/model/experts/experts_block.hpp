@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "engine/model/blocks/block.hpp"
-#include "engine/model/blocks/experts/expert_maps.hpp"
 #include "engine/model/blocks/linear_and_norm.hpp"
 #include "engine/model/blocks/mlp_block.hpp"
+#include "engine/model/experts/expert_maps.hpp"
 #include "engine/model/spec.hpp"
 #include "kernels/experts/experts.hpp"
 #include "kernels/kinds.hpp"
