@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 #include <vector>
 
@@ -66,27 +65,23 @@ Mamba2Block::Mamba2Block(const BlockContext& context, const Mamba2Spec& spec,
 }
 
 void Mamba2Block::add_parameters(const BlockContext& context) {
-  const auto add = [&](const std::string& name, std::vector<std::int64_t> shape, Initializer init,
-                       bool exact, ParameterGroup group = ParameterGroup::no_decay) {
-    return context.parameters.add({.name = context.prefix + name,
-                                   .shape = std::move(shape),
-                                   .group = group,
-                                   .init = init,
-                                   .exact = exact});
+  const auto exact = [&](const std::string& name, std::vector<std::int64_t> shape,
+                         Initializer init) {
+    return add_parameter(context, name, std::move(shape), init, true);
   };
-  const double bound = 1.0 / std::sqrt(static_cast<double>(spec_.taps));
-  step_bias_ = add(spec_.step_bias, {spec_.heads}, spec_.step_bias_init, true);
-  rates_ = add(spec_.rates, {spec_.heads}, InitKind::log_place, true);
-  skip_ = add(spec_.skip, {spec_.heads}, Initializer::constant(1.0), true);
-  conv_ = add(spec_.conv + ".weight", {spec_.conv_width(), 1, spec_.taps},
-              Initializer::uniform(-bound, bound), false, ParameterGroup::decay);
-  if (spec_.conv_bias) {
-    conv_bias_ = add(spec_.conv + ".bias", {spec_.conv_width()}, Initializer::constant(0.0), false);
-  }
+  step_bias_ = exact(spec_.step_bias, {spec_.heads}, spec_.step_bias_init);
+  rates_ = exact(spec_.rates, {spec_.heads}, InitKind::log_place);
+  skip_ = exact(spec_.skip, {spec_.heads}, Initializer::constant(1.0));
+  conv_.emplace(context, spec_.conv,
+                CausalConvBlock::Options{.channels = spec_.conv_width(),
+                                         .taps = spec_.taps,
+                                         .bias = spec_.conv_bias,
+                                         .x_stride = projected()});
   in_.emplace(
       context, spec_.in,
       LinearBlock::Options{.inputs = embedding_dim_, .outputs = projected(), .bias = spec_.bias});
-  norm_ = add(spec_.norm + ".weight", {spec_.inner()}, Initializer::constant(1.0), false);
+  norm_ = add_parameter(context, spec_.norm + ".weight", {spec_.inner()},
+                        Initializer::constant(1.0), false);
   out_.emplace(context, spec_.out,
                LinearBlock::Options{.inputs = spec_.inner(),
                                     .outputs = embedding_dim_,
@@ -109,9 +104,6 @@ void Mamba2Block::reserve(const BlockContext& context) {
   }
   normed_ = w.scratch(Phase::branch, "scanned, gated and normalised", rows * spec_.inner());
   if (const std::int64_t texts = w.cached_texts(); texts > 0) {
-    last_inputs_ =
-        w.keep_for_texts(context.prefix + "last scan inputs",
-                         texts * std::max<std::int64_t>(1, spec_.taps - 1) * spec_.conv_width());
     last_states_ = w.keep_for_texts(context.prefix + "last states", texts * state, Content::floats);
   }
   dconvolved_ =
@@ -121,39 +113,13 @@ void Mamba2Block::reserve(const BlockContext& context) {
                                 Content::floats);
 }
 
-kernels::DocumentRows Mamba2Block::rows_of(const Lane& lane) const {
-  return {.positions = lane.positions, .sequences = lane.sequences, .seq_len = lane.seq_len};
-}
-
-kernels::TextStates Mamba2Block::states_of(const Lane& lane, Workspace::Slot slot,
-                                           Content content) const {
-  if (lane.cache == CacheUse::none) {
-    return {};
-  }
-  void* data = content == Content::floats ? static_cast<void*>(workspace_->floats_at(slot))
-                                          : static_cast<void*>(workspace_->at(slot));
-  return {.data = data, .texts = lane.texts, .extend = lane.cache == CacheUse::extend};
-}
-
 void Mamba2Block::convolve(const BlockCall& call) const {
-  const Elements inputs = conv_inputs();
-  kernels_->causal_conv_forward(
-      call.stream, {.rows = rows_of(call.lane),
-                    .x = inputs,
-                    .weight = call.weights + conv_.offset,
-                    .bias = spec_.conv_bias ? call.weights + conv_bias_.offset : ConstElements(),
-                    .y = workspace_->at(convolved_),
-                    .channels = spec_.conv_width(),
-                    .taps = spec_.taps,
-                    .x_stride = projected(),
-                    .y_stride = spec_.conv_width(),
-                    .states = states_of(call.lane, last_inputs_, Content::elements),
-                    .dtype = inputs.dtype});
+  conv_->forward(call, conv_inputs(), workspace_->at(convolved_));
 }
 
 kernels::HeadScanInputs Mamba2Block::scan_inputs(const BlockCall& call) const {
   const Elements convolved = workspace_->at(convolved_);
-  return {.rows = rows_of(call.lane),
+  return {.rows = document_rows(call.lane),
           .x = convolved,
           .b = convolved + spec_.inner(),
           .c = convolved + spec_.inner() + spec_.groups * spec_.states,
@@ -175,13 +141,13 @@ void Mamba2Block::forward_kept(const BlockCall& call, ConstElements x) {
   in_->forward(call, x, workspace_->at(projected_), projected());
   convolve(call);
   const Elements scanned = workspace_->at(scanned_);
-  kernels_->head_scan_forward(call.stream,
-                              {.in = scan_inputs(call),
-                               .y = scanned,
-                               .y_stride = spec_.inner(),
-                               .kept = keeps_states_ ? workspace_->floats_at(kept_) : nullptr,
-                               .states = states_of(call.lane, last_states_, Content::floats),
-                               .dtype = scanned.dtype});
+  kernels_->head_scan_forward(
+      call.stream, {.in = scan_inputs(call),
+                    .y = scanned,
+                    .y_stride = spec_.inner(),
+                    .kept = keeps_states_ ? workspace_->floats_at(kept_) : nullptr,
+                    .states = text_states(call.lane, *workspace_, last_states_, Content::floats),
+                    .dtype = scanned.dtype});
   normalise(call);
 }
 
@@ -244,26 +210,6 @@ void Mamba2Block::scan_backward(const BlockCall& call) const {
                                 .dtype = dconvolved.dtype});
 }
 
-void Mamba2Block::convolve_backward(const BlockCall& call) const {
-  const Elements inputs = conv_inputs();
-  const bool bias = spec_.conv_bias;
-  kernels_->causal_conv_backward(call.stream,
-                                 {.rows = rows_of(call.lane),
-                                  .x = inputs,
-                                  .weight = call.weights + conv_.offset,
-                                  .bias = bias ? call.weights + conv_bias_.offset : ConstElements(),
-                                  .dy = workspace_->at(dconvolved_),
-                                  .dx = inputs,
-                                  .dweight = gradient_of(call, conv_),
-                                  .dbias = bias ? gradient_of(call, conv_bias_) : nullptr,
-                                  .channels = spec_.conv_width(),
-                                  .taps = spec_.taps,
-                                  .x_stride = projected(),
-                                  .y_stride = spec_.conv_width(),
-                                  .dx_stride = projected(),
-                                  .dtype = inputs.dtype});
-}
-
 void Mamba2Block::backward(const BlockCall& call, ConstElements x, ConstElements dbranch,
                            Elements dx) {
   const Elements normed = workspace_->at(normed_);
@@ -275,7 +221,7 @@ void Mamba2Block::backward(const BlockCall& call, ConstElements x, ConstElements
   normalise_backward(call);
   out_->backward_weight(call, dbranch, embedding_dim_, normed);
   scan_backward(call);
-  convolve_backward(call);
+  conv_->backward(call, conv_inputs(), workspace_->at(dconvolved_));
   const Elements dprojected = workspace_->at(projected_);  // In the projection's place.
   in_->begin_backward(call, dprojected, projected());
   in_->backward_weight(call, dprojected, projected(), x);

@@ -9,6 +9,7 @@
 
 #include "engine/model/blocks/block.hpp"
 #include "engine/model/blocks/linear_and_norm.hpp"
+#include "engine/model/blocks/state_space/causal_conv_block.hpp"
 #include "engine/model/spec.hpp"
 #include "kernels/state_space/head_scan.hpp"
 
@@ -70,19 +71,11 @@ class Mamba2Block final : public Block {
   [[nodiscard]] Elements gates() const { return workspace_->at(projected_); }
   [[nodiscard]] Elements conv_inputs() const { return gates() + spec_.inner(); }
   [[nodiscard]] Elements steps() const { return conv_inputs() + spec_.conv_width(); }
-  [[nodiscard]] kernels::DocumentRows rows_of(const Lane& lane) const;
-  [[nodiscard]] kernels::TextStates states_of(const Lane& lane, Workspace::Slot slot,
-                                              Content content) const;
   [[nodiscard]] kernels::HeadScanInputs scan_inputs(const BlockCall& call) const;
   void convolve(const BlockCall& call) const;
   void normalise(const BlockCall& call) const;
   void normalise_backward(const BlockCall& call) const;
   void scan_backward(const BlockCall& call) const;
-  void convolve_backward(const BlockCall& call) const;
-  /// nullptr if the parameter is frozen.
-  [[nodiscard]] float* gradient_of(const BlockCall& call, const ParameterPlace& place) const {
-    return place.frozen ? nullptr : call.gradient + place.gradient;
-  }
 
   const kernels::KernelTable* kernels_;
   Workspace* workspace_;
@@ -90,9 +83,10 @@ class Mamba2Block final : public Block {
   std::int64_t embedding_dim_;
   bool keeps_states_;  ///< For a backward pass.
   std::optional<LinearBlock> in_, out_;
-  ParameterPlace conv_, conv_bias_, rates_, skip_, step_bias_, norm_;
+  std::optional<CausalConvBlock> conv_;
+  ParameterPlace rates_, skip_, step_bias_, norm_;
   Workspace::Slot projected_ = 0, convolved_ = 0, scanned_ = 0, kept_ = 0, rstd_ = 0, normed_ = 0;
-  Workspace::Slot last_inputs_ = 0, last_states_ = 0;
+  Workspace::Slot last_states_ = 0;
   Workspace::Slot dconvolved_ = 0, partial_ = 0;
 };
 

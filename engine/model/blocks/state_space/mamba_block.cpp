@@ -3,7 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
+#include <utility>
+#include <vector>
 
 #include "base/check.hpp"
 #include "kernels/activation/elementwise.hpp"
@@ -59,32 +60,26 @@ MambaBlock::MambaBlock(const BlockContext& context, const MambaSpec& spec, const
 }
 
 void MambaBlock::add_parameters(const BlockContext& context) {
-  const auto add = [&](const std::string& name, std::vector<std::int64_t> shape, Initializer init,
-                       bool exact, ParameterGroup group = ParameterGroup::no_decay) {
-    return context.parameters.add({.name = context.prefix + name,
-                                   .shape = std::move(shape),
-                                   .group = group,
-                                   .init = init,
-                                   .exact = exact});
+  const auto exact = [&](const std::string& name, std::vector<std::int64_t> shape,
+                         Initializer init) {
+    return add_parameter(context, name, std::move(shape), init, true);
   };
   const std::int64_t inner = spec_.inner;
-  const double bound = 1.0 / std::sqrt(static_cast<double>(spec_.taps));
-  rates_ = add(spec_.rates, {inner, spec_.states}, InitKind::log_place, true);
-  skip_ = add(spec_.skip, {inner}, Initializer::constant(1.0), true);
+  rates_ = exact(spec_.rates, {inner, spec_.states}, InitKind::log_place);
+  skip_ = exact(spec_.skip, {inner}, Initializer::constant(1.0));
   in_.emplace(
       context, spec_.in,
       LinearBlock::Options{.inputs = embedding_dim_, .outputs = 2 * inner, .bias = spec_.bias});
-  conv_ = add(spec_.conv + ".weight", {inner, 1, spec_.taps}, Initializer::uniform(-bound, bound),
-              false, ParameterGroup::decay);
-  if (spec_.conv_bias) {
-    conv_bias_ = add(spec_.conv + ".bias", {inner}, Initializer::constant(0.0), false);
-  }
+  conv_.emplace(
+      context, spec_.conv,
+      CausalConvBlock::Options{
+          .channels = inner, .taps = spec_.taps, .bias = spec_.conv_bias, .x_stride = 2 * inner});
   select_.emplace(context, spec_.select,
                   LinearBlock::Options{.inputs = inner, .outputs = selected()});
   step_.emplace(
       context, spec_.step,
       LinearBlock::Options{.inputs = spec_.step_rank, .outputs = inner, .init = spec_.step_init});
-  step_bias_ = add(spec_.step + ".bias", {inner}, spec_.step_bias_init, true);
+  step_bias_ = exact(spec_.step + ".bias", {inner}, spec_.step_bias_init);
   add_norms(context);
   out_.emplace(context, spec_.out,
                LinearBlock::Options{.inputs = inner,
@@ -146,9 +141,6 @@ void MambaBlock::reserve(const BlockContext& context) {
   gated_ = w.scratch(Phase::branch, "scanned and gated", rows * spec_.inner);
   selection_ = w.scratch(Phase::branch, "selection", rows * selected());
   if (const std::int64_t texts = w.cached_texts(); texts > 0) {
-    last_inputs_ =
-        w.keep_for_texts(context.prefix + "last scan inputs",
-                         texts * std::max<std::int64_t>(1, spec_.taps - 1) * spec_.inner);
     last_states_ = w.keep_for_texts(context.prefix + "last states",
                                     texts * spec_.states * spec_.inner, Content::floats);
   }
@@ -160,34 +152,8 @@ void MambaBlock::reserve(const BlockContext& context) {
                          kernels::scan_partial(rows, spec_.inner, spec_.states), Content::floats);
 }
 
-kernels::DocumentRows MambaBlock::rows_of(const Lane& lane) const {
-  return {.positions = lane.positions, .sequences = lane.sequences, .seq_len = lane.seq_len};
-}
-
-kernels::TextStates MambaBlock::states_of(const Lane& lane, Workspace::Slot slot,
-                                          Content content) const {
-  if (lane.cache == CacheUse::none) {
-    return {};
-  }
-  void* data = content == Content::floats ? static_cast<void*>(workspace_->floats_at(slot))
-                                          : static_cast<void*>(workspace_->at(slot));
-  return {.data = data, .texts = lane.texts, .extend = lane.cache == CacheUse::extend};
-}
-
 void MambaBlock::convolve(const BlockCall& call) const {
-  const Elements inputs = workspace_->at(inputs_);
-  kernels_->causal_conv_forward(
-      call.stream, {.rows = rows_of(call.lane),
-                    .x = inputs,
-                    .weight = call.weights + conv_.offset,
-                    .bias = spec_.conv_bias ? call.weights + conv_bias_.offset : ConstElements(),
-                    .y = workspace_->at(u_),
-                    .channels = spec_.inner,
-                    .taps = spec_.taps,
-                    .x_stride = 2 * spec_.inner,
-                    .y_stride = spec_.inner,
-                    .states = states_of(call.lane, last_inputs_, Content::elements),
-                    .dtype = inputs.dtype});
+  conv_->forward(call, workspace_->at(inputs_), workspace_->at(u_));
 }
 
 void MambaBlock::normalise(const BlockCall& call, const Norm& norm, ConstElements x, Elements y,
@@ -267,7 +233,7 @@ void MambaBlock::select(const BlockCall& call) const {
 
 kernels::ScanInputs MambaBlock::scan_inputs(const BlockCall& call) const {
   const Elements bc = workspace_->at(bc_);
-  return {.rows = rows_of(call.lane),
+  return {.rows = document_rows(call.lane),
           .u = workspace_->at(u_),
           .delta = workspace_->at(delta_),
           .b = bc,
@@ -286,13 +252,13 @@ kernels::ScanInputs MambaBlock::scan_inputs(const BlockCall& call) const {
 
 void MambaBlock::scan(const BlockCall& call) const {
   const Elements gated = workspace_->at(gated_);
-  kernels_->selective_scan_forward(call.stream,
-                                   {.in = scan_inputs(call),
-                                    .y = gated,
-                                    .y_stride = spec_.inner,
-                                    .kept = keeps_states_ ? workspace_->floats_at(kept_) : nullptr,
-                                    .states = states_of(call.lane, last_states_, Content::floats),
-                                    .dtype = gated.dtype});
+  kernels_->selective_scan_forward(
+      call.stream, {.in = scan_inputs(call),
+                    .y = gated,
+                    .y_stride = spec_.inner,
+                    .kept = keeps_states_ ? workspace_->floats_at(kept_) : nullptr,
+                    .states = text_states(call.lane, *workspace_, last_states_, Content::floats),
+                    .dtype = gated.dtype});
 }
 
 void MambaBlock::forward_kept(const BlockCall& call, ConstElements x) {
@@ -353,26 +319,6 @@ void MambaBlock::selection_backward(const BlockCall& call, Elements dbc) const {
   select_->backward_input(call, selection, selected(), workspace_->at(du_), /*accumulate=*/true);
 }
 
-void MambaBlock::convolve_backward(const BlockCall& call) const {
-  const Elements inputs = workspace_->at(inputs_);
-  const bool bias = spec_.conv_bias;
-  kernels_->causal_conv_backward(call.stream,
-                                 {.rows = rows_of(call.lane),
-                                  .x = inputs,
-                                  .weight = call.weights + conv_.offset,
-                                  .bias = bias ? call.weights + conv_bias_.offset : ConstElements(),
-                                  .dy = workspace_->at(du_),
-                                  .dx = inputs,
-                                  .dweight = gradient_of(call, conv_),
-                                  .dbias = bias ? gradient_of(call, conv_bias_) : nullptr,
-                                  .channels = spec_.inner,
-                                  .taps = spec_.taps,
-                                  .x_stride = 2 * spec_.inner,
-                                  .y_stride = spec_.inner,
-                                  .dx_stride = 2 * spec_.inner,
-                                  .dtype = inputs.dtype});
-}
-
 void MambaBlock::backward(const BlockCall& call, ConstElements x, ConstElements dbranch,
                           Elements dx) {
   const Elements gated = workspace_->at(gated_);
@@ -386,7 +332,7 @@ void MambaBlock::backward(const BlockCall& call, ConstElements x, ConstElements 
   scan_backward(call, dbc);
   out_->backward_weight(call, dbranch, embedding_dim_, gated);
   selection_backward(call, dbc);
-  convolve_backward(call);
+  conv_->backward(call, workspace_->at(inputs_), workspace_->at(du_));
   const Elements dinputs = workspace_->at(inputs_);  // In the inputs' place.
   in_->begin_backward(call, dinputs, 2 * spec_.inner);
   in_->backward_weight(call, dinputs, 2 * spec_.inner, x);

@@ -9,6 +9,7 @@
 
 #include "engine/model/blocks/block.hpp"
 #include "engine/model/blocks/linear_and_norm.hpp"
+#include "engine/model/blocks/state_space/causal_conv_block.hpp"
 #include "engine/model/spec.hpp"
 #include "kernels/state_space/selective_scan.hpp"
 
@@ -72,9 +73,6 @@ class MambaBlock final : public Block {
   [[nodiscard]] std::int64_t selected() const { return spec_.step_rank + 2 * spec_.states; }
   [[nodiscard]] std::int64_t bc_width() const { return 2 * spec_.states; }
   [[nodiscard]] Elements gate() const { return workspace_->at(inputs_) + spec_.inner; }
-  [[nodiscard]] kernels::DocumentRows rows_of(const Lane& lane) const;
-  [[nodiscard]] kernels::TextStates states_of(const Lane& lane, Workspace::Slot slot,
-                                              Content content) const;
   [[nodiscard]] kernels::ScanInputs scan_inputs(const BlockCall& call) const;
 
   void normalise(const BlockCall& call, const Norm& norm, ConstElements x, Elements y,
@@ -88,11 +86,6 @@ class MambaBlock final : public Block {
   void selection_backward(const BlockCall& call, Elements dbc) const;
   void scan(const BlockCall& call) const;
   void scan_backward(const BlockCall& call, Elements dbc) const;
-  void convolve_backward(const BlockCall& call) const;
-  /// nullptr if the parameter is frozen.
-  [[nodiscard]] float* gradient_of(const BlockCall& call, const ParameterPlace& place) const {
-    return place.frozen ? nullptr : call.gradient + place.gradient;
-  }
 
   const kernels::KernelTable* kernels_;
   Workspace* workspace_;
@@ -100,12 +93,13 @@ class MambaBlock final : public Block {
   std::int64_t embedding_dim_;
   bool keeps_states_;  ///< For a backward pass.
   std::optional<LinearBlock> in_, select_, step_, out_;
-  ParameterPlace conv_, conv_bias_, rates_, skip_, step_bias_;
+  std::optional<CausalConvBlock> conv_;
+  ParameterPlace rates_, skip_, step_bias_;
   Norm step_norm_, b_norm_, c_norm_;
   Workspace::Slot no_weights_ = 0;  ///< Zeros: 1 + w of norms without weights.
   Workspace::Slot inputs_ = 0, u_ = 0, raw_step_ = 0, raw_bc_ = 0, step_input_ = 0, bc_ = 0;
   Workspace::Slot delta_ = 0, kept_ = 0, gated_ = 0, selection_ = 0;
-  Workspace::Slot last_inputs_ = 0, last_states_ = 0;
+  Workspace::Slot last_states_ = 0;
   Workspace::Slot du_ = 0, dbc_ = 0, dstep_ = 0, partial_ = 0;
 };
 
