@@ -63,24 +63,6 @@ Result<checkpoint::ExportReport> write_model(checkpoint::ExportRequest request,
                                     adapters_of(model), average_prefix(options.ema));
 }
 
-Result<checkpoint::ExportReport> write_adapters(checkpoint::ExportRequest request,
-                                                const configs::RunConfig& config,
-                                                engine::ModelSpec model,
-                                                const checkpoint::FoundCheckpoint& found,
-                                                const ExportOptions& options) {
-  if (model.lora.rank == 0) {
-    return user_error(fmt::format(
-        "run {} has trained no adapters (lora.rank is 0): use --format hf", config.run.name));
-  }
-  TRAIN_RETURN_IF_ERROR(check_peft(model));
-  request.file = "adapter_model";
-  request.texts["adapter_config.json"] = adapter_config(config, model);
-  request.tensors = tensors_of(model, engine::Dialect::peft);
-  return checkpoint::export_tensors(
-      request, checkpoint::CheckpointWeights(found.candidate.path, found.manifest, {},
-                                             average_prefix(options.ema)));
-}
-
 /// Writes the model as a GGUF file, with adapters merged into its weights.
 Result<checkpoint::ExportReport> write_gguf(checkpoint::ExportRequest request,
                                             const configs::RunConfig& config,
@@ -105,16 +87,19 @@ Result<checkpoint::ExportReport> write_gguf(checkpoint::ExportRequest request,
                                     adapters_of(model), average_prefix(options.ema));
 }
 
-/// Writes the adapters alone as a GGUF file.
-Result<checkpoint::ExportReport> write_gguf_adapters(checkpoint::ExportRequest request,
-                                                     const configs::RunConfig& config,
-                                                     engine::ModelSpec model,
-                                                     const checkpoint::FoundCheckpoint& found,
-                                                     const ExportOptions& options) {
-  if (model.lora.rank == 0) {
-    return user_error(fmt::format(
-        "run {} has trained no adapters (lora.rank is 0): use --format gguf", config.run.name));
-  }
+/// Tensors and adapter_config.json, as PEFT reads them.
+Status describe_peft(checkpoint::ExportRequest& request, const configs::RunConfig& config,
+                     const engine::ModelSpec& model) {
+  TRAIN_RETURN_IF_ERROR(check_peft(model));
+  request.file = "adapter_model";
+  request.texts["adapter_config.json"] = adapter_config(config, model);
+  request.tensors = tensors_of(model, engine::Dialect::peft);
+  return {};
+}
+
+/// Tensors and metadata of the one GGUF file that llama.cpp reads.
+Status describe_gguf_lora(checkpoint::ExportRequest& request, const configs::RunConfig& config,
+                          const engine::ModelSpec& model, const ExportOptions& options) {
   if (options.max_file_bytes) {
     return user_error("--max-shard-size: llama.cpp reads an adapter from one file alone");
   }
@@ -123,6 +108,23 @@ Result<checkpoint::ExportReport> write_gguf_adapters(checkpoint::ExportRequest r
   request.file = "adapter";
   request.tensors = std::move(adapters.tensors);
   request.format = checkpoint::gguf_format(std::move(adapters.settings));
+  return {};
+}
+
+/// Writes the adapters alone.
+Result<checkpoint::ExportReport> write_adapters(checkpoint::ExportRequest request,
+                                                const configs::RunConfig& config,
+                                                engine::ModelSpec model,
+                                                const checkpoint::FoundCheckpoint& found,
+                                                const ExportOptions& options) {
+  const bool gguf = options.format == "gguf-lora";
+  if (model.lora.rank == 0) {
+    return user_error(
+        fmt::format("run {} has trained no adapters (lora.rank is 0): use --format {}",
+                    config.run.name, gguf ? "gguf" : "hf"));
+  }
+  TRAIN_RETURN_IF_ERROR(gguf ? describe_gguf_lora(request, config, model, options)
+                             : describe_peft(request, config, model));
   return checkpoint::export_tensors(
       request, checkpoint::CheckpointWeights(found.candidate.path, found.manifest, {},
                                              average_prefix(options.ema)));
@@ -133,10 +135,10 @@ Result<checkpoint::ExportReport> write_format(const checkpoint::ExportRequest& r
                                               const engine::ModelSpec& model,
                                               const checkpoint::FoundCheckpoint& found,
                                               const ExportOptions& options) {
-  const auto write = options.format == "peft"        ? write_adapters
-                     : options.format == "gguf"      ? write_gguf
-                     : options.format == "gguf-lora" ? write_gguf_adapters
-                                                     : write_model;
+  const bool adapters = options.format == "peft" || options.format == "gguf-lora";
+  const auto write = adapters                   ? write_adapters
+                     : options.format == "gguf" ? write_gguf
+                                                : write_model;
   return write(request, config, model, found, options);
 }
 
