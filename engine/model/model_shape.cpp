@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "base/check.hpp"
-#include "engine/model/architectures/house.hpp"
+#include "engine/model/architectures/own_architectures.hpp"
 #include "engine/model/blocks/attention_block.hpp"
 #include "engine/model/blocks/mlp_block.hpp"
 #include "engine/model/experts/experts_block.hpp"

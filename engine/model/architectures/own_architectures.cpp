@@ -1,4 +1,4 @@
-#include "engine/model/architectures/house.hpp"
+#include "engine/model/architectures/own_architectures.hpp"
 
 #include <fmt/format.h>
 
@@ -11,7 +11,7 @@ namespace train::engine {
 namespace {
 
 /// Spec shared by both architectures: names of embedding, norms and head, ropes, scales.
-ModelSpec house_spec(const ModelShape& shape, kernels::NormKind norm) {
+ModelSpec own_spec(const ModelShape& shape, kernels::NormKind norm) {
   ModelSpec spec;
   spec.vocab_size = shape.vocab_size;
   spec.embedding_dim = shape.embedding_dim;
@@ -25,8 +25,8 @@ ModelSpec house_spec(const ModelShape& shape, kernels::NormKind norm) {
   return spec;
 }
 
-/// A layer of house_spec(); only the sizes of attention and MLP are filled in.
-DecoderLayer house_layer(const ModelShape& shape, kernels::NormKind norm, std::int64_t index) {
+/// A layer of own_spec(); only the sizes of attention and MLP are filled in.
+DecoderLayer own_layer(const ModelShape& shape, kernels::NormKind norm, std::int64_t index) {
   DecoderLayer layer;
   layer.prefix = fmt::format("transformer.h.{}.", index);
   const NormSpec any{.name = {}, .kind = norm, .eps = shape.norm_eps};
@@ -73,11 +73,11 @@ void add_experts(const ModelShape& shape, DecoderLayer& layer) {
 
 ModelSpec enoki_spec(const ModelShape& shape) {
   constexpr auto norm = kernels::NormKind::layer;
-  ModelSpec spec = house_spec(shape, norm);
+  ModelSpec spec = own_spec(shape, norm);
   spec.architecture = "enoki";
   std::vector<DecoderLayer> layers;
   for (std::int64_t index = 0; index < shape.layers; ++index) {
-    DecoderLayer& layer = layers.emplace_back(house_layer(shape, norm, index));
+    DecoderLayer& layer = layers.emplace_back(own_layer(shape, norm, index));
     layer.attention.layout = ProjectionLayout::fused;
     layer.attention.query = "attn.c_attn";
     layer.attention.output = "attn.c_proj";
@@ -94,11 +94,11 @@ ModelSpec enoki_spec(const ModelShape& shape) {
 
 ModelSpec dstar_qwen3_spec(const ModelShape& shape) {
   constexpr auto norm = kernels::NormKind::rms;
-  ModelSpec spec = house_spec(shape, norm);
+  ModelSpec spec = own_spec(shape, norm);
   spec.architecture = "dstar_qwen3";
   std::vector<DecoderLayer> layers;
   for (std::int64_t index = 0; index < shape.layers; ++index) {
-    DecoderLayer& layer = layers.emplace_back(house_layer(shape, norm, index));
+    DecoderLayer& layer = layers.emplace_back(own_layer(shape, norm, index));
     layer.attention.output_gate = shape.output_gate;
     layer.attention.query = "attn.q_proj";
     layer.attention.key = "attn.k_proj";
