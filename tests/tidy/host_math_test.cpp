@@ -1,6 +1,5 @@
 // Bits depend on this program alone (P1): its elementary functions are its own, and its threads
 // compute in one mode.
-#include <algorithm>
 #include <catch2/catch.hpp>
 #include <regex>
 #include <string>
@@ -46,16 +45,16 @@ Findings host_math_in(const SourceTree& tree) {
     const bool has_thread = file.path == "base/process/joined_thread.hpp";
     for (std::size_t i = 0; i < file.lines.size(); ++i) {
       const std::string code = code_of(file.lines[i]);
-      if (!has_own && std::regex_search(code, kHostMath)) {
+      if (!has_own && has_any(code, {"("}) && std::regex_search(code, kHostMath)) {
         findings.push_back(finding(file, i, "calls the host's function; take fixed::"));
       }
-      if (std::regex_search(code, kHostDistribution)) {
+      if (has_any(code, {"std::"}) && std::regex_search(code, kHostDistribution)) {
         findings.push_back(finding(file, i, "draws or computes by the host's functions"));
       }
-      if (std::regex_search(code, kVectorMath)) {
+      if (has_any(code, {"hn::", "hwy/"}) && std::regex_search(code, kVectorMath)) {
         findings.push_back(finding(file, i, "takes the library's; see kernels/functions-inl.hpp"));
       }
-      if (!has_thread && std::regex_search(code, kThread)) {
+      if (!has_thread && has_any(code, {"thread", "async"}) && std::regex_search(code, kThread)) {
         findings.push_back(finding(file, i, "starts a thread in any mode; take JoinedThread"));
       }
     }

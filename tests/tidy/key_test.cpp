@@ -2,10 +2,12 @@
 #include <fmt/format.h>
 
 #include <catch2/catch.hpp>
+#include <initializer_list>
 #include <map>
 #include <regex>
 #include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "tests/tidy/source_tree.hpp"
@@ -23,10 +25,15 @@ const std::regex kRead(R"((\w+?)_?(?:\(\))?(?:\.|->)(?=(\w+)))");
 
 using Pairs = std::set<std::pair<std::string, std::string>>;
 
-/// All matches of `pattern` outside comments, as the pairs of its two groups.
-void collect(const SourceFile& file, const std::regex& pattern, Pairs& pairs) {
+/// All matches of `pattern` outside comments, as the pairs of its two groups; only lines with one
+/// of `signs` can have one.
+void collect(const SourceFile& file, std::initializer_list<std::string_view> signs,
+             const std::regex& pattern, Pairs& pairs) {
   for (const std::string& line : file.lines) {
     const std::string code = line.substr(0, line.find("//"));
+    if (!has_any(code, signs)) {
+      continue;
+    }
     for (std::sregex_iterator match(code.begin(), code.end(), pattern), end; match != end;
          ++match) {
       pairs.emplace((*match)[1], (*match)[2]);
@@ -51,13 +58,13 @@ Findings unread_keys(const SourceTree& tree) {
   std::map<std::string, Pairs> reads;
   for (const SourceFile& file : tree) {
     if (file.path == "configs/fields/field_table.cpp") {
-      collect(file, kKey, keys);
+      collect(file, {"KEY("}, kKey, keys);
     } else if (file.path == "configs/run_config.hpp") {
-      collect(file, kSection, sections);
+      collect(file, {"Section"}, kSection, sections);
     } else if (is_reader(file)) {
       const std::string stem = file.path.substr(0, file.path.rfind('.'));
-      collect(file, kNamed, names[stem]);
-      collect(file, kRead, reads[stem]);
+      collect(file, {"Section"}, kNamed, names[stem]);
+      collect(file, {".", "->"}, kRead, reads[stem]);
     }
   }
   Pairs read;

@@ -99,6 +99,12 @@ std::string finding(const SourceFile& file, std::size_t index, std::string_view 
   return fmt::format("{}:{}: {}", file.path, index + 1, what);
 }
 
+bool has_any(std::string_view line, std::initializer_list<std::string_view> words) {
+  return std::any_of(words.begin(), words.end(), [&](std::string_view word) {
+    return line.find(word) != std::string_view::npos;
+  });
+}
+
 std::string joined(const Findings& findings) {
   return fmt::format("{}", fmt::join(findings, "\n"));
 }
