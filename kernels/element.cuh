@@ -93,6 +93,17 @@ struct Several {
   }
 };
 
+/// Starts a sum of neighbours.
+template <int n>
+__device__ Several<float, n> zeros() {
+  Several<float, n> sum;
+#pragma unroll
+  for (int j = 0; j < n; ++j) {
+    sum.value[j] = 0.0F;
+  }
+  return sum;
+}
+
 template <int n, class Body>
 __global__ void __launch_bounds__(kBlockThreads) several_kernel(std::int64_t count, Body body) {
   const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * blockDim.x;

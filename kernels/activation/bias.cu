@@ -25,16 +25,6 @@ struct BiasAddRows {
   }
 };
 
-template <int n>
-__device__ Several<float, n> zeros() {
-  Several<float, n> sum;
-#pragma unroll
-  for (int j = 0; j < n; ++j) {
-    sum.value[j] = 0.0F;
-  }
-  return sum;
-}
-
 /// Sums one block of rows that share a bias element, in order: row b * period + t of `sums` belongs
 /// to block b of period position t.
 template <class T>

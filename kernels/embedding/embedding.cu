@@ -64,15 +64,7 @@ __global__ void __launch_bounds__(kBlockThreads)
   const T* data = static_cast<const T*>(p.data);
   float* sums = p.sums + token * p.cols;
   for (std::int64_t c = threadIdx.x * n; c < p.cols; c += blockDim.x * n) {
-    Several<float, n> sum;
-    if (p.accumulate) {
-      sum = Several<float, n>(sums, c);
-    } else {
-#pragma unroll
-      for (int j = 0; j < n; ++j) {
-        sum.value[j] = 0.0F;
-      }
-    }
+    Several<float, n> sum = p.accumulate ? Several<float, n>(sums, c) : zeros<n>();
     bool more = true;
     for (std::int64_t i = first; more; i += at_once) {
       Packed<T> rows[at_once];

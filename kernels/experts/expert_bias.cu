@@ -52,16 +52,6 @@ struct ExpertBiasRows {
   }
 };
 
-template <int n>
-__device__ Several<float, n> zeros() {
-  Several<float, n> sum;
-#pragma unroll
-  for (int j = 0; j < n; ++j) {
-    sum.value[j] = 0.0F;
-  }
-  return sum;
-}
-
 /// Sums a block of an expert's places, in order. A block that no expert uses is not written.
 template <class T>
 struct PlaceBlockSums {

@@ -58,11 +58,7 @@ struct CombinedRows {
 
   template <int n>
   __device__ void run(std::int64_t row, std::int64_t column) const {
-    Several<float, n> sum;
-#pragma unroll
-    for (int j = 0; j < n; ++j) {
-      sum.value[j] = 0.0F;
-    }
+    Several<float, n> sum = zeros<n>();
     for (std::int64_t i = row * p.slots; i < (row + 1) * p.slots; ++i) {
       const Several<T, n> part(p.parts, p.places[i] * p.cols + column);
       const float weight = p.weights == nullptr ? 1.0F : p.weights[i];
