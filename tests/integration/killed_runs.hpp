@@ -33,10 +33,11 @@ class KilledRun {
     return checkpoint::places_of(site_.run(), site_ / "fast").local;
   }
 
-  /// Starts `binary` with variables in its environment.
+  /// Starts `binary` with variables in its environment. A killed process is noticed by its
+  /// connections, which close, and one that only waits for a core is not taken for lost.
   [[nodiscard]] std::unique_ptr<Process> start(const std::string& binary,
                                                const Words& variables = {}) const {
-    Words words = joined({"/usr/bin/env"}, variables);
+    Words words = joined({"/usr/bin/env", "ACTORTRAIN_TEST_PATIENT=1"}, variables);
     words.push_back(binary);
     return std::make_unique<Process>(joined(words, RunSite::run_words(keys_)), site_.path());
   }

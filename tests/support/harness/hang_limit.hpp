@@ -7,10 +7,10 @@ namespace train::test {
 
 /// Limit on a test's wait for an expected event: turns a hang into a failure, and is long enough to
 /// be no speed requirement on a busy machine.
-inline constexpr std::chrono::seconds hang_limit{120};
+inline constexpr std::chrono::seconds hang_limit{300};
 
 /// Exceeds every wait of a test: time-out of an operation that must end without it.
-inline constexpr std::chrono::seconds beyond_hang_limit{600};
+inline constexpr std::chrono::seconds beyond_hang_limit{1200};
 
 /// Pause between polls of a state without a blocking call: a file or output of another process, an
 /// object without notifications. Long enough to free the processor.
