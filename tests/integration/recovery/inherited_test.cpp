@@ -53,7 +53,7 @@ TEST_CASE("inherited: where ended children were to be forgotten, a lost rank is 
   const auto workers = workers_of(site.path());
   REQUIRE(workers.size() == 2);
   ::kill(workers.at(1), SIGKILL);
-  REQUIRE(process->until([&] { return has(process->err(), "respawned"); }));
+  wait_for_event(site, *process, "respawned");
   process->send(SIGTERM);
   const Ended ended = process->wait();
   INFO(ended.err);
