@@ -1,10 +1,14 @@
 #include "actors/train/rank_actors.hpp"
 
+#include <sched.h>
+
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <fstream>
 #include <limits>
+#include <map>
 #include <thread>
+#include <utility>
 
 #include "actors/head/index_actor.hpp"
 #include "actors/messages/command_messages.hpp"
@@ -31,8 +35,11 @@ struct SnapshotFixture {
   test::Recorder conductor{run.world().system()};
   IndexActor index =
       run.world().keep(spawn_index(run.world().system(), run.publish_stream(), disk.index_work()));
-  SnapshotActor snapshot =
-      run.world().keep(spawn_snapshot(run.world().system(), run.context(), disk.shard_work(0)));
+  /// The scheduling policy of the thread that wrote each step's shard last.
+  std::shared_ptr<std::map<std::int64_t, int>> policies =
+      std::make_shared<std::map<std::int64_t, int>>();
+  SnapshotActor snapshot = run.world().keep(spawn_snapshot(
+      run.world().system(), run.context(), noting_policies(disk.shard_work(0), policies)));
   run::SaveSchedule saves;
   std::size_t saves_over = 0;
   std::size_t orders = 0;
@@ -41,6 +48,15 @@ struct SnapshotFixture {
     tell(ConnectSnapshot{rank.as<RankActor>(), conductor.as<ConductorActor>(), index});
     caf::anon_send(index, ConnectIndex{{rank.as<RankActor>()}, conductor.as<ConductorActor>()});
     run.disk().held = true;  // a slow disk, until finish()
+  }
+  static ShardWork noting_policies(ShardWork work,
+                                   std::shared_ptr<std::map<std::int64_t, int>> policies) {
+    work.write = [write = work.write, noted = std::move(policies)](std::int64_t step,
+                                                                   const auto& views) {
+      (*noted)[step] = ::sched_getscheduler(0);
+      return write(step, views);
+    };
+    return work;
   }
   template <class Message>
   void tell(const Message& message) {
@@ -215,6 +231,32 @@ TEST_CASE("the drain ends when nothing is under way", "[actors][P3]") {
   f.finish();
   CHECK(f.rank.count<SnapshotsDrained>() == 2);
   CHECK(f.disk.recorded == Steps{1});
+}
+
+TEST_CASE("a save gives way to steps, and the last one to nobody", "[actors][P3]") {
+  SnapshotFixture f;
+  f.run.runtime().background_io = BackgroundIo(BackgroundIo::Thread::own);
+  f.run.disk().held = false;
+  const int own_policy = ::sched_getscheduler(0);
+  REQUIRE(own_policy != SCHED_IDLE);
+  const std::int64_t last = f.run.runtime().engine->options().total_steps;
+  REQUIRE(last > 3);
+  f.take(1);
+  CHECK(f.policies->at(1) == SCHED_IDLE);
+  const bool stopped = GENERATE(false, true);
+  if (!stopped) {
+    f.take(last);
+    CHECK(f.policies->at(last) == own_policy);
+    return;
+  }
+  // A signal ends the run at step 3, while the save of step 2 is in its queue already.
+  f.run.disk().held = true;
+  f.take(2);
+  f.take(3);
+  f.tell(DrainSnapshots{});
+  f.finish();
+  CHECK(f.policies->at(2) == SCHED_IDLE);
+  CHECK(f.policies->at(3) == own_policy);
 }
 
 TEST_CASE("a non-finite state is never written and takes nobody's place", "[actors]") {
