@@ -100,11 +100,26 @@ bool takes_by_place(const CLI::App& command, const std::string& word) {
   return !options.empty();
 }
 
+/// The command of a group that has this command's name and takes the argument: of `verify` and a
+/// step `checkpoints verify`; null: none.
+const CLI::App* namesake_taking(const CLI::App& command, const std::string& word) {
+  const CLI::App* root = &command;
+  while (root->get_parent() != nullptr) {
+    root = root->get_parent();
+  }
+  for (const CLI::App* group : root->get_subcommands({})) {
+    for (const CLI::App* inner : group->get_subcommands({})) {
+      if (inner->get_name() == command.get_name() && takes_by_place(*inner, word)) {
+        return inner;
+      }
+    }
+  }
+  return nullptr;
+}
+
 /// Hint at the option that is meant, or at the key of a run file.
 std::string hint_for(const CLI::App& command, const std::string& name,
                      const std::vector<std::string>& known) {
-  const std::string nearest = configs::nearest_name(name, known);
-  const bool slip = !nearest.empty() && configs::edit_distance(name, nearest) <= 1;
   const bool sets = std::find(known.begin(), known.end(), "--set") != known.end();
   const std::string word = name.substr(2);
   if (sets && (word == "config" || word == "resume")) {
@@ -114,7 +129,13 @@ std::string hint_for(const CLI::App& command, const std::string& name,
   if (takes_by_place(command, word)) {
     return "; it is named without an option";
   }
+  if (const CLI::App* other = namesake_taking(command, word); other != nullptr) {
+    return fmt::format("; give it to \"{}\"", full_name(*other));
+  }
   const std::string key = configs::find_field(word) == nullptr ? configs::key_meant(word) : word;
+  const std::string nearest = configs::nearest_name(name, known);
+  const bool near = !nearest.empty() && configs::edit_distance(name, nearest) <= 1;
+  const bool slip = near && (key.empty() || nearest != "--set");  // "--step" names a key.
   if (sets && !slip && !key.empty()) {
     return fmt::format("; did you mean \"--set {}=...\"?", key);
   }

@@ -373,7 +373,12 @@ Result<RunConfig> load_config(const std::string& path, std::span<const std::stri
   const fs::file_status status = fs::status(path, code);
   if (!fs::exists(status)) {
     const std::string whole = path + ".toml";
+    const fs::path folder = fs::path(path).parent_path();
     std::error_code ignored;
+    if (!folder.empty() && fs::status(folder, ignored).type() == fs::file_type::not_found) {
+      return user_error(
+          fmt::format("{}: no such run file: there is no directory {}", path, folder.string()));
+    }
     return user_error(fmt::format("{}: no such run file{}", path,
                                   fs::exists(whole, ignored)
                                       ? fmt::format("; did you mean \"{}\"?", whole)

@@ -25,11 +25,13 @@ constexpr auto kWords = std::to_array<OtherWords>({
     {"option", "--tokens", "--max_tokens|--max_new_tokens|--length|--num_tokens"},
     {"option", "--out", "--output|--output_dir|--save|--out_dir"},
     {"option", "--step", "--checkpoint|--ckpt"},
+    {"option", "--from", "--step|--start"},
     {"option", "--keep-last", "--keep|--max_keep"},
     {"option", "--val-fraction", "--val|--validation|--test_size|--val_size|--validation_split"},
     {"option", "--temperature", "--temp"},
     {"option", "--fresh", "--restart|--overwrite|--reset|--from_scratch"},
     {"option", "--nodes", "--num_nodes|--nnodes"},
+    {"option", "--what", "--metric|--metrics|--key|--keys|--column"},
     {"option", "--listen", "--port|--host|--address|--bind"},
 
     {"section", "run", "trainer|training|general|experiment"},
@@ -47,8 +49,8 @@ constexpr auto kWords = std::to_array<OtherWords>({
     {"key", "run.dir", "output_dir|out_dir|save_dir"},
     {"key", "run.seed", "random_seed|manual_seed"},
     {"key", "run.steps",
-     "max_steps|num_steps|total_steps|train_steps|training_steps|num_train_steps|iterations|iters|"
-     "max_iters|num_iters|train_iters|epochs|num_epochs|max_epochs|num_train_epochs"},
+     "step|max_steps|num_steps|total_steps|train_steps|training_steps|num_train_steps|iterations|"
+     "iters|max_iters|num_iters|train_iters|epochs|num_epochs|max_epochs|num_train_epochs"},
     {"key", "run.log_interval_steps", "log_interval|logging_steps|log_every|log_every_n_steps"},
     {"key", "model.from", "model_name_or_path|pretrained|init_from|base_model|model_path"},
     {"key", "model.layers", "n_layer|n_layers|num_layers|num_hidden_layers|depth"},

@@ -52,8 +52,9 @@ void check_parallel(const RunConfig& config, Rules& rules) {
   rules.refuse_if(rule && wrapping.size() > 1, "parallel.wrapping",
                   "is \"per_block\" or \"by_size\" alone, or patterns of unit names");
   rules.refuse_if(parallel.ranks % parallel.nodes != 0, "parallel.nodes",
-                  "must be a divisor of parallel.ranks ({}), found {}", parallel.ranks,
-                  parallel.nodes);
+                  "must be a divisor of parallel.ranks ({}), found {}; set parallel.ranks to the "
+                  "ranks of all nodes together",
+                  parallel.ranks, parallel.nodes);
   rules.refuse_if(parallel.nodes > 1 && parallel.transport == "inproc", "parallel.nodes",
                   "is {}, but with parallel.transport \"inproc\" all ranks are in one process; use "
                   "\"tcp\" or \"nccl\"",

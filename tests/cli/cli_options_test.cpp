@@ -355,6 +355,13 @@ TEST_CASE("options: unknown commands and options name the nearest", "[actors][cl
               .find("unknown option \"--step\"; it is named without an option") !=
           std::string::npos);
   }
+  CHECK(refused({"verify", "runs/a", "--step", "5"})
+            .find("unknown option \"--step\"; give it to \"actortrain checkpoints verify\"") !=
+        std::string::npos);
+  meant({"replay", "runs/a", "--step", "5"}, "--from");
+  meant({"plot", "runs/a", "--metric", "lr"}, "--what");
+  meant({"run", "a.toml", "--step", "5"}, "--set run.steps=...");
+  meant({"run", "a.toml", "--sett", "run.steps=5"}, "--set");
   meant({"trian", "a.toml"}, "run");
   meant({"train", "a.toml"}, "run");
   meant({"prepare"}, "data prepare");

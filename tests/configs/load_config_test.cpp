@@ -406,6 +406,9 @@ TEST_CASE("load_config: an unreadable file is one line about the file", "[config
   CHECK(load_config(path).error().message == path + ": no such run file");
   CHECK(load_config(folder.string()).error().message ==
         folder.string() + ": is a directory; name a .toml file in it");
+  CHECK(load_config((folder / "none/run.toml").string()).error().message ==
+        (folder / "none/run.toml").string() + ": no such run file: there is no directory " +
+            (folder / "none").string());
   std::ofstream(path) << kMinimal;
   CHECK(load_config(path).ok());
   const std::string stem = path.substr(0, path.size() - std::string(".toml").size());
