@@ -104,8 +104,9 @@ std::vector<std::string> RowReport::lines() const {
   for (const char* const split : {"train", "val"}) {
     const RowCounts& counts = facts.of(split);
     all.push_back(fmt::format(
-        "{}: {} rows of {} tokens, {:.2f} % filled, {} trained{}", split, counts.rows,
-        facts.row_length, 100.0 * row_fill(counts, facts.row_length), counts.trained_tokens,
+        "{}: {} row{} of {} tokens, {:.2f} % filled, {} trained{}", split, counts.rows,
+        counts.rows == 1 ? "" : "s", facts.row_length, 100.0 * row_fill(counts, facts.row_length),
+        counts.trained_tokens,
         counts.pairs > 0
             ? fmt::format(", {} {}", counts.pairs, facts.kind == "kto" ? "examples" : "pairs")
             : ""));

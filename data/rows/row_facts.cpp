@@ -174,10 +174,12 @@ Result<RowFacts> read_row_facts(const fs::path& directory) {
   TRAIN_RETURN_IF_ERROR(check_row_directory(directory));
   const auto holds = TRAIN_TRY(holds_rows(directory));
   if (!holds) {
+    std::error_code ignored;
     return user_error(fmt::format(
-        "{} does not say \"format\": \"rows\"; prepare rows with `actortrain data prepare "
-        "--row-length T`",
-        place));
+        "{}: holds no rows: {}; prepare rows with `actortrain data prepare --row-length T`",
+        directory.string(),
+        fs::exists(path, ignored) ? "its meta.json does not say \"format\": \"rows\""
+                                  : "there is no meta.json"));
   }
   const auto text = TRAIN_TRY(storage::read_file(path, kRowFactsLimitBytes));
   const RowJson object = RowJson::parse(text, nullptr, false);

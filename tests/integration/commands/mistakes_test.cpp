@@ -138,6 +138,7 @@ TEST_CASE("mistakes: what is given to a command instead of what it wants",
                 {"--kind: ", "\"chatt\"", "chat, prompt"});
   check_mistake(site, {"data", "show", "none"},
                 {"none: no such directory of rows", "--row-length"});
+  check_mistake(site, {"data", "show", "."}, {".: holds no rows: there is no meta.json"});
   check_mistake(site, {"render", "--template", "none", "--input", "tiny.toml"},
                 {"\"none\"", "chatml", "give its path"});
 }
