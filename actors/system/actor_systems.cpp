@@ -2,10 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <caf/actor_registry.hpp>
 #include <caf/actor_system.hpp>
 #include <caf/actor_system_config.hpp>
+#include <chrono>
 #include <cstdlib>
 #include <exception>
+#include <thread>
 
 #include "base/exit_codes.hpp"
 #include "base/process/joined_thread.hpp"
@@ -21,6 +24,22 @@ std::unique_ptr<caf::actor_system> make_actor_system(caf::actor_system_config& c
   // destroyed.
   JoinedThread([&] { made = std::make_unique<caf::actor_system>(config); }).join();
   return made;
+}
+
+bool actors_end(caf::actor_system& system, bool failed) {
+  if (!failed) {
+    system.await_all_actors_done();
+    return true;
+  }
+  // CAF marks an actor as awake before it queues it, and does not take that back where the queue
+  // gets no memory: such an actor never runs again.
+  constexpr std::chrono::seconds kPatience{5};
+  constexpr std::chrono::milliseconds kBetweenLooks{2};
+  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  while (system.registry().running() > 0 && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(kBetweenLooks);
+  }
+  return system.registry().running() == 0;
 }
 
 void end_beside_actors() {

@@ -10,6 +10,10 @@ namespace train::actors {
 [[nodiscard]] std::unique_ptr<caf::actor_system> make_actor_system(
     caf::actor_system_config& config);
 
+/// Waits until every actor of `system` has ended; after a failed run for a few seconds only, as a
+/// lack of memory may have lost what would wake one. Then false: `system` must not be destroyed.
+[[nodiscard]] bool actors_end(caf::actor_system& system, bool failed);
+
 /// Ends the process with "failed: <exception>" and kExitFailure. REQUIRES: an exception is handled.
 [[noreturn]] void end_beside_actors();
 

@@ -1,5 +1,6 @@
 #include "base/text/uncaught.hpp"
 
+#include <execinfo.h>
 #include <fmt/format.h>
 #include <pthread.h>
 #include <sys/resource.h>
@@ -124,15 +125,47 @@ Reported& reported() {
   if (shortage && reported().end == UncaughtEnd::exit_code) {
     std::_Exit(kExitFailure);
   }
+  std::signal(SIGABRT, SIG_DFL);
   std::abort();
 }
 
-/// Ends with a line that takes no memory and no lock.
-[[noreturn]] void end_without_words(int /*signal*/ = 0) {
+/// Writes a line that takes no memory and no lock.
+void say_out_of_memory() {
   constexpr std::string_view kLine = "error failed: out of memory\n";
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, kLine.data(), kLine.size());
+}
+
+[[noreturn]] void end_without_words(int /*signal*/ = 0) {
+  say_out_of_memory();
   end(true);
 }
+
+/// Ends a process whose libraries have called abort() because memory ran out, as an assertion does
+/// that finds half of its work undone. On return from here any other abort() goes on.
+void end_if_out_of_memory(int /*signal*/) {
+  if (memory_ran_out) {
+    say_out_of_memory();
+    std::_Exit(kExitFailure);
+  }
+}
+
+/// Initializers of libraries take memory, too, before main() has begun.
+void end_in_initializers() {
+  try {
+    if (const std::exception_ptr error = std::current_exception()) {
+      std::rethrow_exception(error);
+    }
+  } catch (const std::bad_alloc&) {
+    say_out_of_memory();
+    std::_Exit(kExitFailure);
+  } catch (...) {  // Below.
+  }
+  std::abort();
+}
+
+[[gnu::section(".preinit_array"), gnu::used]] void (*const kBeforeLibraries)() = [] {
+  std::set_terminate(end_in_initializers);
+};
 
 /// Limits the time that an end takes: nothing is unwound, so this thread may hold the lock of the
 /// log, or of the memory, already.
@@ -185,6 +218,10 @@ void report_uncaught(std::string who, UncaughtEnd end) {
   reported() = {.who = std::move(who), .end = end};
   std::set_new_handler(note_and_throw);
   std::set_terminate(end_with_a_line);
+  std::signal(SIGABRT, end == UncaughtEnd::exit_code ? end_if_out_of_memory : SIG_DFL);
+  // The C library loads its unwinder when it first needs it, and aborts if it has no memory then.
+  void* here = nullptr;
+  (void)::backtrace(&here, 1);
 }
 
 }  // namespace train

@@ -16,6 +16,7 @@
 #include "actors/system/supervision.hpp"
 #include "actors/train/runtime/rank_profile.hpp"
 #include "actors/train/runtime/rank_setup.hpp"
+#include "base/exit_codes.hpp"
 #include "base/process/stop_signals.hpp"
 #include "base/text/log.hpp"
 #include "run/recovery/generations.hpp"
@@ -107,12 +108,15 @@ Result<RunFinished> run_here(const run::PreparedRun& run, std::shared_ptr<run::R
   }
   HeadParts head = head_parts(run, std::move(report), make_disk_stream());
 
-  caf::actor_system_config config;
-  set_up_handlers(config);
-  const auto system = make_actor_system(config);
+  auto config = std::make_unique<caf::actor_system_config>();
+  set_up_handlers(*config);
+  auto system = make_actor_system(*config);
   const RunFinished outcome =
       beside_actors([&] { return end_of_actors(*system, run, ranks, head, copies); });
-  system->await_all_actors_done();
+  if (!actors_end(*system, outcome.exit_code == kExitFailure)) {
+    (void)system.release();  // They keep what they use until the process has said why it ends.
+    (void)config.release();
+  }
   for (const RankContext& context : *contexts) {
     if (!run.reporting.profile) {
       continue;

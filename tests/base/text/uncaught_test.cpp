@@ -125,6 +125,42 @@ TEST_CASE("uncaught: the end of a process is a line, and an exit code where memo
   CHECK_THAT(thread, Catch::Contains("as where one more cannot be started; "));
 }
 
+TEST_CASE("uncaught: where a library aborts because memory ran out, the end is a line, too",
+          "[base][uncaught]") {
+  const auto abort_without_memory = [](UncaughtEnd end) {
+    return [end] {
+      report_uncaught("", end);
+      try {
+        run_out_of_memory();
+      } catch (const std::bad_alloc&) {
+      }
+      std::abort();
+    };
+  };
+  const auto [code, said] = end_of(abort_without_memory(UncaughtEnd::exit_code));
+  CHECK((WIFEXITED(code) && WEXITSTATUS(code) == 1));
+  CHECK(said == "error failed: out of memory\n");
+  const auto [rank, silent] = end_of(abort_without_memory(UncaughtEnd::abort));
+  CHECK((WIFSIGNALED(rank) && WTERMSIG(rank) == SIGABRT));
+  const auto [defect, nothing] = end_of([] {
+    report_uncaught();
+    std::abort();
+  });
+  CHECK((WIFSIGNALED(defect) && WTERMSIG(defect) == SIGABRT));
+  CHECK(silent + nothing == "");
+  // A defect stays one, though memory ran out before.
+  const auto [later, what] = end_of([] {
+    report_uncaught();
+    try {
+      run_out_of_memory();
+    } catch (const std::bad_alloc&) {
+    }
+    std::thread([] { throw std::logic_error("a defect"); }).join();
+  });
+  INFO(what);
+  CHECK((WIFSIGNALED(later) && WTERMSIG(later) == SIGABRT));
+}
+
 TEST_CASE("uncaught: a process ends although it holds what its last line needs",
           "[base][uncaught][P2]") {
   const auto [code, said] = end_of([] {

@@ -123,6 +123,19 @@ TEST_CASE("few resources: whichever thread cannot be started, a run ends with it
   CHECK(ended_early > static_cast<int>(starts) / 2);
 }
 
+TEST_CASE("few resources: memory that runs out before main() is a line and an exit code",
+          "[integration][few_resources]") {
+  const RunSite site;
+  for (const int first : {1, 40, 300, 1200, 2000}) {
+    const Ended ended = scarce_run(site, fmt::format("memory {} 1 0", first));
+    INFO("call " << first << ": " << ended.err);
+    CHECK(ended.signal == 0);
+    CHECK(ended.exit_code == 1);
+    CHECK(last_line(ended).starts_with("error "));
+    CHECK(has(last_line(ended), "memory"));
+  }
+}
+
 TEST_CASE("few resources: wherever memory runs out in a run, it ends with its line",
           "[integration][few_resources][soak][P2][P3]") {
   const RunSite site;
@@ -136,6 +149,14 @@ TEST_CASE("few resources: wherever memory runs out in a run, it ends with its li
     const int failed = point % 2 == 0 ? 1 : 100;
     const Ended ended = scarce_run(site, fmt::format("memory {} {} 0", first, failed), started);
     INFO(failed << " from call " << first << " of " << calls << " on: " << ended.err);
+    check_end(ended);
+  }
+  // While actors talk, most calls are theirs and the framework's.
+  const Words stepping = {"ACTORTRAIN_TEST_SCARCE_AFTER=step 1/3"};
+  for (int point = 0; point < 12 * soak(); ++point) {
+    const std::uint64_t first = 1 + random() % 600;
+    const Ended ended = scarce_run(site, fmt::format("memory {} 1 0", first), stepping);
+    INFO("call " << first << " of the second step on: " << ended.err);
     check_end(ended);
   }
   // Whatever the last of them has left, the same command goes on with it.
