@@ -344,6 +344,130 @@ void add_gpt_oss(GgufKeys& keys, Json& config) {
       keys.count("expert_feed_forward_length", config["intermediate_size"].get<std::uint64_t>());
 }
 
+/// The keys that all state spaces have in common with other models.
+Json state_space_config(const char* model_type, const Json& config) {
+  Json own = {{"model_type", model_type}};
+  for (const char* const key :
+       {"vocab_size", "hidden_size", "num_hidden_layers", "tie_word_embeddings", "bos_token_id",
+        "eos_token_id", "pad_token_id", "torch_dtype"}) {
+    own[key] = config[key];
+  }
+  return own;
+}
+
+/// Channels over the width of the model: the mixers' `expand`.
+Json expand_of(GgufKeys& keys, const Json& config) {
+  const std::uint64_t inner = keys.count("ssm.inner_size");
+  const auto width = std::max<std::uint64_t>(1, config["hidden_size"].get<std::uint64_t>());
+  return inner % width == 0 ? Json(inner / width)
+                            : Json(static_cast<double>(inner) / static_cast<double>(width));
+}
+
+/// Adds what mixers of Mamba and Mamba-2 have in common.
+void add_state_space(GgufKeys& keys, const Json& common, Json& own) {
+  own["expand"] = expand_of(keys, common);
+  own["state_size"] = keys.count("ssm.state_size");
+  own["conv_kernel"] = keys.count("ssm.conv_kernel");
+  own["layer_norm_epsilon"] = common["rms_norm_eps"];
+  own["hidden_act"] = "silu";
+  own["use_bias"] = layers_have(keys, "ssm_in.bias");
+  own["use_conv_bias"] = layers_have(keys, "ssm_conv1d.bias");
+}
+
+/// Mamba; with norms of steps, B and C FalconMamba, whose epsilon of these a file lacks: it is as
+/// published.
+void add_mamba(GgufKeys& keys, Json& config) {
+  const bool falcon = keys.flag("ssm.dt_b_c_rms", false);
+  Json own = state_space_config(falcon ? "falcon_mamba" : "mamba", config);
+  add_state_space(keys, config, own);
+  own["time_step_rank"] = keys.count("ssm.time_step_rank");
+  if (falcon) {
+    own["mixer_rms_eps"] = 1e-6;
+  }
+  config = std::move(own);
+}
+
+/// Mamba-2, whose number of heads is the rank of its steps.
+void add_mamba2(GgufKeys& keys, Json& config) {
+  Json own = state_space_config("mamba2", config);
+  add_state_space(keys, config, own);
+  const std::uint64_t heads = keys.count("ssm.time_step_rank");
+  own["num_heads"] = heads;
+  own["n_groups"] = keys.count("ssm.group_count");
+  const std::uint64_t inner = keys.count("ssm.inner_size");
+  if (heads == 0 || inner % heads != 0) {
+    keys.refuse("ssm.time_step_rank",
+                fmt::format("that many heads do not divide {} channels", inner));
+  } else {
+    own["head_dim"] = inner / heads;
+  }
+  config = std::move(own);
+}
+
+/// The one period of the layers for which `chosen` holds, and the first of them; the other way
+/// round if none or all are. Nullopt: they have no period.
+std::optional<std::pair<std::uint64_t, std::uint64_t>> period_of(const std::vector<bool>& chosen) {
+  const std::size_t layers = chosen.size();
+  for (std::size_t period = 1; period <= layers; ++period) {
+    for (std::size_t first = 0; first < period; ++first) {
+      bool fits = true;
+      for (std::size_t layer = 0; fits && layer < layers; ++layer) {
+        fits = chosen[layer] == (layer % period == first);
+      }
+      if (fits) {
+        return std::pair<std::uint64_t, std::uint64_t>(period, first);
+      }
+    }
+  }
+  // No layer is: a period longer than the model.
+  const bool none = std::none_of(chosen.begin(), chosen.end(), [](bool one) { return one; });
+  return none ? std::optional(std::pair<std::uint64_t, std::uint64_t>(layers + 1, layers))
+              : std::nullopt;
+}
+
+/// The layers that have a tensor.
+std::vector<bool> layers_with(const GgufKeys& keys, std::uint64_t layers, std::string_view tensor) {
+  std::vector<bool> found;
+  for (std::uint64_t layer = 0; layer < layers; ++layer) {
+    found.push_back(keys.file().find(fmt::format("blk.{}.{}", layer, tensor)) != nullptr);
+  }
+  return found;
+}
+
+/// Jamba, which lists heads of keys by layers: none where there is a scan. Layers with attention
+/// and with experts are those that have the tensors.
+void add_jamba(GgufKeys& keys, Json& config) {
+  config["model_type"] = "jamba";
+  config["hidden_act"] = "silu";
+  for (const char* const key : {"rope_theta", "partial_rotary_factor", "rope_scaling"}) {
+    config.erase(key);
+  }
+  const auto layers = config["num_hidden_layers"].get<std::uint64_t>();
+  constexpr std::string_view kHeads = "attention.head_count_kv";
+  for (const auto& [key, tensor] : {std::pair("attn_layer", "attn_q.weight"),
+                                    std::pair("expert_layer", "ffn_gate_inp.weight")}) {
+    const auto period = period_of(layers_with(keys, layers, tensor));
+    if (!period) {
+      keys.refuse(kHeads, fmt::format("layers with {} do not come in one period", tensor));
+      return;
+    }
+    config[std::string(key) + "_period"] = period->first;
+    config[std::string(key) + "_offset"] = period->second;
+  }
+  config["num_experts"] = keys.count("expert_count", 0);
+  config["num_experts_per_tok"] = keys.count("expert_used_count", 1);
+  if (config["num_experts"] == 0) {
+    config["num_experts"] = 1;
+    config["num_experts_per_tok"] = 1;
+  }
+  config["mamba_expand"] = expand_of(keys, config);
+  config["mamba_d_state"] = keys.count("ssm.state_size");
+  config["mamba_d_conv"] = keys.count("ssm.conv_kernel");
+  config["mamba_dt_rank"] = keys.count("ssm.time_step_rank");
+  config["mamba_proj_bias"] = false;
+  config["mamba_conv_bias"] = true;
+}
+
 /// Architecture of GGUF files.
 struct GgufArchitecture {
   std::string_view name;  ///< general.architecture.
@@ -368,6 +492,9 @@ constexpr std::array kArchitectures = {
     GgufArchitecture{"olmo2", add_olmo},
     GgufArchitecture{"gpt2", add_gpt2},
     GgufArchitecture{"gptneox", add_gpt_neox},
+    GgufArchitecture{"mamba", add_mamba},
+    GgufArchitecture{"mamba2", add_mamba2},
+    GgufArchitecture{"jamba", add_jamba, true},
 };
 
 /// Compares a stored head with the embedding; true if the bytes are equal.
@@ -408,6 +535,32 @@ std::uint64_t head_dim_of(GgufKeys& keys, bool latent, std::uint64_t otherwise) 
   return width;
 }
 
+/// Heads of keys: a number, or a list of one for each layer, of which those without attention have
+/// 0. Mistakes: two layers with attention have different ones.
+std::uint64_t kv_heads_of(GgufKeys& keys, std::uint64_t heads) {
+  constexpr std::string_view kKey = "attention.head_count_kv";
+  const storage::GgufValue* value = keys.value(kKey);
+  std::vector<std::uint64_t> listed;
+  if (value != nullptr && std::holds_alternative<std::vector<std::uint64_t>>(*value)) {
+    listed = std::get<std::vector<std::uint64_t>>(*value);
+  } else if (value != nullptr && std::holds_alternative<std::vector<std::int64_t>>(*value)) {
+    for (const std::int64_t one : std::get<std::vector<std::int64_t>>(*value)) {
+      listed.push_back(static_cast<std::uint64_t>(one));
+    }
+  } else {
+    return keys.count(kKey, heads);
+  }
+  std::erase(listed, 0U);
+  if (listed.empty()) {
+    return heads;
+  }
+  if (std::any_of(listed.begin(), listed.end(),
+                  [&](std::uint64_t one) { return one != listed.front(); })) {
+    keys.refuse(kKey, "layers with attention must have as many heads of keys as each other");
+  }
+  return listed.front();
+}
+
 /// Reads or refuses the keys common to all families.
 Json common_config(GgufKeys& keys, const GgufEntry& embedding, bool tied, bool latent) {
   const std::uint64_t heads = keys.count("attention.head_count");
@@ -418,7 +571,7 @@ Json common_config(GgufKeys& keys, const GgufEntry& embedding, bool tied, bool l
                  {"intermediate_size", keys.count("feed_forward_length")},
                  {"num_hidden_layers", keys.count("block_count")},
                  {"num_attention_heads", heads},
-                 {"num_key_value_heads", keys.count("attention.head_count_kv", heads)},
+                 {"num_key_value_heads", kv_heads_of(keys, heads)},
                  {"head_dim", head_dim_of(keys, latent, width / std::max<std::uint64_t>(1, heads))},
                  {"max_position_embeddings", keys.count("context_length")},
                  {"rms_norm_eps", keys.real("attention.layer_norm_rms_epsilon", 1e-5)},

@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <utility>
 
 #include "base/check.hpp"
+#include "base/math/fixed_math.hpp"
 #include "engine/model/blocks/block.hpp"
 #include "engine/model/unit_parameters.hpp"
 
@@ -57,7 +59,7 @@ std::vector<TensorAxis> joined(const std::vector<TensorAxis>& axes) {
 }
 
 TensorPart part_of(Shape shape, const TensorRule& rule, std::string name) {
-  TensorPart part{.name = std::move(name), .added = rule.added};
+  TensorPart part{.name = std::move(name), .added = rule.added, .as = rule.as};
   const Shape steps = steps_of(shape);
   if (rule.slice.count > 0) {
     part.first = rule.slice.first * steps.at(rule.slice.axis);
@@ -91,6 +93,7 @@ TensorPart part_of(Shape shape, const TensorRule& rule, std::string name) {
     part.stored += rule.stack.place * whole_steps.front() * part.shape.front();
     part.shape.insert(part.shape.begin(), rule.stack.count);
   }
+  part.shape = rule.shape.empty() ? part.shape : rule.shape;
   return part;
 }
 
@@ -158,6 +161,47 @@ Status read_runs(const TensorPart& part, std::span<const Run> runs, std::int64_t
   return {};
 }
 
+/// Makes an element that was read the parameter's. False: the stored one is no rate.
+bool restore(const TensorPart& part, float& value) {
+  if (part.as == StoredAs::rate) {
+    const bool is_rate = value < 0.0F && std::isfinite(value);
+    value = is_rate ? static_cast<float>(fixed::log(-static_cast<double>(value))) : value;
+    return is_rate;
+  }
+  value = part.added == 0.0F ? value : value - part.added;
+  return true;
+}
+
+/// Likewise of all elements of the runs in `out`, which begins with the parameter's element
+/// `begin`.
+Status restore_runs(const TensorPart& part, std::span<const Run> runs, std::int64_t begin,
+                    std::span<float> out) {
+  if (part.as == StoredAs::same && part.added == 0.0F) {
+    return {};
+  }
+  for (const Run& run : runs) {
+    for (std::int64_t i = 0; i < run.count; ++i) {
+      float& value =
+          out[static_cast<std::size_t>(run.parameter - begin + i * part.axes.back().parameter)];
+      if (!restore(part, value)) {
+        return user_error(fmt::format(
+            "tensor {} has {} at element {}: rates of decay are negative there; fetch the file "
+            "again",
+            part.name, value, run.stored + i * part.axes.back().stored));
+      }
+    }
+  }
+  return {};
+}
+
+/// The stored form of a parameter's element.
+float stored_form(const TensorPart& part, float value) {
+  if (part.as == StoredAs::rate) {
+    return static_cast<float>(-fixed::exp(static_cast<double>(value)));
+  }
+  return part.added == 0.0F ? value : value + part.added;
+}
+
 using Rules = std::multimap<std::string, TensorRule, std::less<>>;
 
 /// The rules of all parameters, by their whole names.
@@ -223,7 +267,8 @@ void add_norm_rules(const BranchSpec& branch, const std::array<std::string, 2>& 
 
 bool MappedParameter::is_copy() const {
   return parts.size() == 1 && parts.front().axes.size() == 1 && parts.front().added == 0.0F &&
-         parts.front().axes.front().stored == 1 && parts.front().shape == parameter.shape;
+         parts.front().as == StoredAs::same && parts.front().axes.front().stored == 1 &&
+         parts.front().shape == parameter.shape;
 }
 
 std::vector<TensorPart> parts_of(const Parameter& parameter, std::span<const TensorRule> rules) {
@@ -286,12 +331,7 @@ Status read_rows(const MappedParameter& mapped, std::int64_t first_row, std::int
       continue;
     }
     TRAIN_RETURN_IF_ERROR(read_runs(part, runs, begin, read, out));
-    for (const Run& run : runs) {
-      for (std::int64_t i = 0; part.added != 0.0F && i < run.count; ++i) {
-        out[static_cast<std::size_t>(run.parameter - begin + i * part.axes.back().parameter)] -=
-            part.added;
-      }
-    }
+    TRAIN_RETURN_IF_ERROR(restore_runs(part, runs, begin, out));
   }
   return {};
 }
@@ -311,8 +351,7 @@ void store(const TensorPart& part, std::int64_t first, std::span<const float> el
     const float* from = elements.data() + (run.parameter - first);
     float* to = stored.data() + run.stored;
     for (std::int64_t i = 0; i < run.count; ++i) {
-      const float value = from[i * last.parameter];
-      to[i * last.stored] = part.added == 0.0F ? value : value + part.added;
+      to[i * last.stored] = stored_form(part, from[i * last.parameter]);
     }
   }
 }

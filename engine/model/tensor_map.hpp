@@ -45,6 +45,12 @@ struct StackPlace {
   std::int64_t place = 0, count = 0;
 };
 
+/// What a stored element is of the parameter's.
+enum class StoredAs : std::uint8_t {
+  same,
+  rate,  ///< -exp(x): a scan's rate of decay, of which the parameter is the logarithm.
+};
+
 /// How a dialect has a parameter, or a part of it, where it has it otherwise than the spec. Plain
 /// data, which the block that has the parameter gives. Several may name one parameter, of which
 /// each has a slice, or one stored tensor.
@@ -58,6 +64,9 @@ struct TensorRule {
   AxisSlice within = {};  ///< Place of `slice` in the stored tensor, whose axis has `count` places.
   std::int64_t step = 1;  ///< Places of `within`'s axis from one of the slice to the next.
   StackPlace stack = {};  ///< Place of all that in a stack: an expert's.
+  StoredAs as = StoredAs::same;
+  /// Stored shape, of the same elements in the same order; empty: what the above make.
+  std::vector<std::int64_t> shape = {};
 };
 
 /// Rule of a norm's weight.
@@ -78,6 +87,7 @@ struct TensorPart {
   std::int64_t first = 0, stored = 0;    ///< The first element of either.
   std::vector<TensorAxis> axes = {};     ///< The outermost first, as the parameter's elements lie.
   float added = 0.0F;                    ///< As TensorRule's.
+  StoredAs as = StoredAs::same;
 };
 
 /// A parameter and all that it is stored as; nothing: the dialect has no name for it.
@@ -102,7 +112,8 @@ using ReadStored =
     std::function<Status(const std::string& name, std::int64_t first, std::span<float> out)>;
 
 /// Rows [first_row, first_row + rows) of a parameter. Reads what they are stored as and, where runs
-/// of elements are short, what lies between them; takes memory for that. Errors: those of `read`.
+/// of elements are short, what lies between them; takes memory for that. Errors: those of `read`;
+/// (user) a rate that is not negative.
 Status read_rows(const MappedParameter& mapped, std::int64_t first_row, std::int64_t rows,
                  const ReadStored& read, std::span<float> out);
 

@@ -24,6 +24,9 @@ def stored(name, tensor, model_type):
     if model_type == "gpt_oss" and ".experts." in name:
         return by_expert(name, tensor)
     families = ("mixtral", "olmoe", "qwen2_moe", "qwen3_moe", "deepseek_v3", "glm4_moe")
+    if model_type == "jamba" and ".feed_forward.experts." in name:
+        return [(key.replace(".mlp.", ".feed_forward."), part) for key, part in
+                stored(name.replace(".feed_forward.", ".mlp."), tensor, "olmoe")]
     if ".mlp." not in name or model_type not in families:
         return [(name, tensor)]
     before, after = name.split(".mlp.")

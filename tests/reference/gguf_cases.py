@@ -44,6 +44,11 @@ SIGMOIDS = {"n_routed_experts": 4, "num_experts_per_tok": 2, "n_shared_experts":
 LATENT = {**SIGMOIDS, "kv_lora_rank": 12, "qk_nope_head_dim": 6, "qk_rope_head_dim": 4, "v_head_dim": 10}
 OSS = {"num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": 16, "head_dim": 16}
 
+SCANS = {"state_size": 4, "time_step_rank": 3, "expand": 2}
+HEADS = {"state_size": 4, "num_heads": 4, "head_dim": 4, "n_groups": 2, "expand": 2, "chunk_size": 4}
+JAMBA = {"mamba_d_state": 4, "mamba_dt_rank": 3, "num_hidden_layers": 4, "attn_layer_period": 4, "attn_layer_offset": 2,
+         "expert_layer_period": 2, "expert_layer_offset": 1}
+
 # name: (architecture of the file, model_type, what its config has besides the sizes)
 CASES = {
     "llama": ("llama", "llama", {}),
@@ -99,6 +104,11 @@ CASES = {
     "gpt2": ("gpt2", "gpt2", {}),
     "gpt2_untied": ("gpt2", "gpt2", {"tie_word_embeddings": False}),
     "neox": ("gptneox", "gpt_neox", rope(PLAIN, 10000.0, partial_rotary_factor=0.5)),
+    "mamba": ("mamba", "mamba", {**SCANS, "tie_word_embeddings": True}),
+    "falcon_mamba": ("mamba", "falcon_mamba", {**SCANS, "tie_word_embeddings": False, "use_conv_bias": False}),
+    "mamba2": ("mamba2", "mamba2", {**HEADS, "tie_word_embeddings": False}),
+    "jamba": ("jamba", "jamba", {**JAMBA, **EXPERTS}),
+    "jamba_dense": ("jamba", "jamba", {**JAMBA, "num_experts": 1, "num_experts_per_tok": 1, "tie_word_embeddings": True}),
     "neox_linear": ("gptneox", "gpt_neox", {"use_parallel_residual": False,
                                             **rope(LINEAR, 10000.0, partial_rotary_factor=1.0)}),
 }
@@ -129,8 +139,10 @@ MODEL = {
     "gpt_neox.embed_in": "token_embd", "gpt_neox.final_layer_norm": "output_norm", "embed_out": "output"}
 PREFIXES = ("model.layers.", "transformer.h.", "gpt_neox.layers.")
 # Architectures whose names the gguf package's own map gives.
-MAPPED = {"deepseek2": gguf.MODEL_ARCH.DEEPSEEK2, "glm4moe": gguf.MODEL_ARCH.GLM4_MOE,
+MAPPED = {"mamba": gguf.MODEL_ARCH.MAMBA, "mamba2": gguf.MODEL_ARCH.MAMBA2, "jamba": gguf.MODEL_ARCH.JAMBA,
+          "deepseek2": gguf.MODEL_ARCH.DEEPSEEK2, "glm4moe": gguf.MODEL_ARCH.GLM4_MOE,
           "gpt-oss": gguf.MODEL_ARCH.GPT_OSS}
+STATE_SPACES = ("mamba", "falcon_mamba", "mamba2")  # model types without attention
 FURTHER = ("glm4_moe",)  # their files have a layer more, which predicts a further token
 
 
@@ -145,6 +157,8 @@ def make_model(name, sizes):
     elif kind == "gpt_neox":
         sizes.pop("num_key_value_heads")
         sizes["classifier_dropout"] = 0.0
+    elif kind in STATE_SPACES:
+        sizes = {key: sizes[key] for key in ("vocab_size", "hidden_size", "num_hidden_layers")}
     if kind == "deepseek_v3":
         sizes["num_key_value_heads"] = sizes["num_attention_heads"]
     if kind == "phi3":
@@ -183,6 +197,16 @@ def by_parts(x, heads):
 
 def as_in_file(architecture, config, name, x):
     """What the converter does to a tensor's values."""
+    if name.endswith(("A_log", ".D")) and architecture == "mamba2":
+        x = x[:, None]
+    if name.endswith("A_log"):
+        return -numpy.exp(x)
+    if name.endswith("conv1d.weight"):
+        return x[:, 0]
+    if name.endswith("mixer.norm.weight"):
+        return x.reshape(config.n_groups, -1)
+    if architecture in ("mamba", "mamba2"):
+        return x
     heads = config.num_attention_heads
     if architecture == "llama" and "q_proj" in name:
         return paired(x, heads)
@@ -199,7 +223,19 @@ def as_in_file(architecture, config, name, x):
     return x
 
 
+def state_space_name(architecture, name):
+    """The name of a tensor that is not its module's weight or bias; else None."""
+    names = gguf.get_tensor_name_map(MAPPED[architecture], 99)
+    if name.endswith(("A_log", ".D")):
+        return names.get_name(name)
+    if name.endswith(".dt_bias"):
+        return names.get_name(name.removesuffix("_bias")) + ".bias"
+    return None
+
+
 def name_in_file(architecture, name):
+    if architecture in ("mamba", "mamba2", "jamba") and (found := state_space_name(architecture, name)):
+        return found
     if architecture in MAPPED:
         name = name.replace("e_score_correction_bias", "e_score_correction.bias")
         name += ".weight" if name.endswith("sinks") else ""
@@ -215,7 +251,7 @@ def name_in_file(architecture, name):
 
 def experts_in_file(name, x, apart):
     """The tensors of a file that have those of a layer's experts: stacks, or as older files one tensor each."""
-    layer, what = name[len("model.layers."):].split(".mlp.experts.")
+    layer, what = name[len("model.layers."):].replace(".feed_forward.", ".mlp.").split(".mlp.experts.")
     half = x.shape[1] // 2
     stacks = {"ffn_gate": x[:, :half], "ffn_up": x[:, half:]} if what == "gate_up_proj" else {"ffn_down": x}
     for stem, stack in stacks.items():
@@ -251,7 +287,7 @@ def tensors_in_file(case, config, name, x):
     architecture = CASES[case][0]
     if ".mlp.experts." in name and architecture == "gpt-oss":
         yield from fused_experts_in_file(name, x)
-    elif ".mlp.experts." in name:
+    elif ".mlp.experts." in name or ".feed_forward.experts." in name:
         yield from experts_in_file(name, x, case.endswith("apart"))
     elif name.endswith("kv_b_proj.weight") and not case.endswith("joined"):
         yield from up_projection_in_file(config, name, x)
@@ -343,8 +379,47 @@ def add_latents(writer, config, joined):
     writer.add_value_length_mla(config.v_head_dim)
 
 
+def add_scans(writer, config):
+    """As llama.cpp's converters of Mamba, Mamba-2 and Jamba."""
+    kind = config.model_type
+    of = "mamba_{}".format if kind == "jamba" else {
+        "expand": "expand", "d_conv": "conv_kernel", "d_state": "state_size", "dt_rank": "time_step_rank"}.get
+    inner = int(getattr(config, of("expand")) * config.hidden_size)
+    writer.add_ssm_conv_kernel(getattr(config, of("d_conv")))
+    writer.add_ssm_inner_size(inner)
+    writer.add_ssm_state_size(getattr(config, of("d_state")))
+    writer.add_ssm_time_step_rank(config.num_heads if kind == "mamba2" else getattr(config, of("dt_rank")))
+    if kind == "mamba2":
+        writer.add_ssm_group_count(config.n_groups)
+    if kind in ("mamba", "falcon_mamba"):
+        writer.add_ssm_dt_b_c_rms(kind == "falcon_mamba")
+
+
+def add_state_space_keys(writer, config):
+    writer.add_context_length(2**20)
+    writer.add_embedding_length(config.hidden_size)
+    writer.add_feed_forward_length(0)
+    writer.add_head_count(0)
+    writer.add_block_count(config.num_hidden_layers)
+    add_scans(writer, config)
+    writer.add_layer_norm_rms_eps(config.layer_norm_epsilon)
+    writer.add_file_type(gguf.LlamaFileType.ALL_F32)
+
+
+def add_jamba_keys(writer, config):
+    with_attention = [i % config.attn_layer_period == config.attn_layer_offset for i in range(config.num_hidden_layers)]
+    writer.add_head_count_kv([config.num_key_value_heads if has else 0 for has in with_attention])
+    add_scans(writer, config)
+    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    writer.add_expert_count(config.num_experts)
+    writer.add_expert_used_count(config.num_experts_per_tok)
+
+
 def add_keys(writer, name, config):
     architecture = CASES[name][0]
+    if config.model_type in STATE_SPACES:
+        add_state_space_keys(writer, config)
+        return
     writer.add_context_length(config.max_position_embeddings)
     writer.add_embedding_length(config.hidden_size)
     writer.add_block_count(config.num_hidden_layers + (name in FURTHER))
@@ -354,7 +429,9 @@ def add_keys(writer, name, config):
     writer.add_head_count(config.num_attention_heads)
     writer.add_vocab_size(config.vocab_size)
     writer.add_file_type(gguf.LlamaFileType.ALL_F32)
-    if architecture in ("gpt2", "gptneox"):
+    if architecture == "jamba":
+        add_jamba_keys(writer, config)
+    elif architecture in ("gpt2", "gptneox"):
         writer.add_layer_norm_eps(config.layer_norm_epsilon if architecture == "gpt2" else config.layer_norm_eps)
     else:
         if architecture != "deepseek2":
@@ -410,7 +487,7 @@ def write_file(path, name, model, with_layers=True):
     config = model.config
     writer = gguf.GGUFWriter(str(path), architecture)
     add_keys(writer, name, config)
-    if architecture != "gpt2":
+    if architecture not in ("gpt2", "mamba", "mamba2", "jamba"):
         add_rope(writer, architecture, config)
     tokens, types, merges = tokens_of(config.vocab_size)
     writer.add_tokenizer_model("gpt2")

@@ -19,7 +19,7 @@ FIXTURES = pathlib.Path(__file__).parent / "fixtures"
 SIZES = dict(vocab_size=10, hidden_size=48, intermediate_size=8, num_hidden_layers=4, num_attention_heads=4,
              num_key_value_heads=2, max_position_embeddings=256)
 SMALL = {**SIZES, "hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 1}
-WHOLE = ("deepseek3", "deepseek3_joined", "glm4_moe", "glm4_moe_whole", "gpt_oss", "gpt_oss_mxfp4", "mixtral", "mixtral_apart", "olmoe", "qwen2_moe", "qwen3_moe", "llama_biases", "qwen2", "qwen3", "gemma2", "gemma3", "phi3", "olmo2", "gpt2", "neox")
+WHOLE = ("mamba", "falcon_mamba", "mamba2", "jamba", "jamba_dense", "deepseek3", "deepseek3_joined", "glm4_moe", "glm4_moe_whole", "gpt_oss", "gpt_oss_mxfp4", "mixtral", "mixtral_apart", "olmoe", "qwen2_moe", "qwen3_moe", "llama_biases", "qwen2", "qwen3", "gemma2", "gemma3", "phi3", "olmo2", "gpt2", "neox")
 
 # What the published files say, and the config.json of the models: (layers, width, MLP, heads, of keys, width of
 # a head, query_pre_attn_scalar).
@@ -44,6 +44,8 @@ def ropes_of(model):
 def layers_of(model):
     """Of each layer: its kind, its window (0: none), its scale."""
     config = model.config
+    if not hasattr(config, "num_attention_heads"):
+        return [dict(scan=True)] * config.num_hidden_layers
     types = getattr(config, "layer_types", None) or [""] * config.num_hidden_layers
     window = getattr(config, "sliding_window", None) or 0
     kinds = sorted(ropes_of(model))
@@ -61,6 +63,8 @@ def digest(name, values, architecture):
     """FNV-1a of 64 bits, of the elements in single precision. Files have the gains of Gemma's norms with their one."""
     if architecture.startswith("gemma") and name.endswith("norm.weight"):
         values = (values + numpy.float32(1)) - numpy.float32(1)
+    if name.endswith("A_log"):  # files have rates
+        values = numpy.log(numpy.exp(values).astype(numpy.float64)).astype(numpy.float32)
     found = 0xCBF29CE484222325
     for byte in numpy.ascontiguousarray(values, dtype="<f4").tobytes():
         found = (found ^ byte) * 0x100000001B3 % 2**64

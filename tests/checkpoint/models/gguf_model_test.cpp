@@ -153,7 +153,7 @@ TEST_CASE("gguf model: what does not fit is named", "[checkpoint][gguf_model]") 
     CHECK(text.find(part) != std::string::npos);
   };
   CHECK(gguf_error(directory, tiny_tensors()) == "whole");
-  has(gguf_error(directory, tiny_tensors(), "mamba"), "general.architecture is \"mamba\": llama");
+  has(gguf_error(directory, tiny_tensors(), "rwkv6"), "general.architecture is \"rwkv6\": llama");
   auto tensors = tiny_tensors();
   tensors.pop_back();
   has(gguf_error(directory, tensors), "tensor blk.0.ffn_down.weight is missing");
@@ -168,6 +168,50 @@ TEST_CASE("gguf model: what does not fit is named", "[checkpoint][gguf_model]") 
   tensors = tiny_tensors();
   tensors.erase(tensors.begin());
   has(gguf_error(directory, tensors), "token_embd.weight is missing");
+}
+
+TEST_CASE("gguf model: scans have rates of decay, which are negative",
+          "[checkpoint][gguf_model][state_space]") {
+  const TempDirectory directory;
+  const std::vector<GgufTensor> tensors = {{"token_embd.weight", {8, 12}},
+                                           {"output_norm.weight", {8}},
+                                           {"blk.0.attn_norm.weight", {8}},
+                                           {"blk.0.ssm_in.weight", {8, 32}},
+                                           {"blk.0.ssm_conv1d.weight", {4, 16}},
+                                           {"blk.0.ssm_x.weight", {16, 11}},
+                                           {"blk.0.ssm_dt.weight", {3, 16}},
+                                           {"blk.0.ssm_dt.bias", {16}},
+                                           {"blk.0.ssm_a", {4, 16}},
+                                           {"blk.0.ssm_d", {16}},
+                                           {"blk.0.ssm_out.weight", {16, 8}}};
+  const Counts keys = {{"ssm.inner_size", 16},
+                       {"ssm.state_size", 4},
+                       {"ssm.conv_kernel", 4},
+                       {"ssm.time_step_rank", 3}};
+  CHECK(gguf_error(directory, tensors, "mamba", keys) == "whole");
+  auto opened = GgufModel::open(directory / "model.gguf");
+  REQUIRE(opened.ok());
+  const auto spec = engine::spec_from_config(opened->config_text(), "gguf", 0);
+  REQUIRE(spec.ok());
+  CHECK(spec->architecture == "mamba");
+  REQUIRE(opened->check(*spec).ok());
+  std::vector<float> rates(64);  // The file's are 0, 1, 2 ...
+  const Status read =
+      opened->read_rows({.name = "backbone.layers.0.mixer.A_log", .shape = {16, 4}}, 0, 16, rates);
+  REQUIRE_FALSE(read.ok());
+  CHECK(read.error().kind == ErrorKind::user);
+  CHECK(read.error().message.find("blk.0.ssm_a has 0 at element 0: rates of decay are negative") !=
+        std::string::npos);
+  CHECK(elements_of(*opened, {.name = "backbone.layers.0.mixer.D", .shape = {16}})[5] == 5.0F);
+  Counts less = keys;
+  less.pop_back();
+  CHECK(gguf_error(directory, tensors, "mamba", less).find("mamba.ssm.time_step_rank is missing") !=
+        std::string::npos);
+  less.emplace_back("ssm.time_step_rank", 5);
+  less.emplace_back("ssm.group_count", 1);
+  CHECK(gguf_error(directory, tensors, "mamba2", less)
+            .find("mamba2.ssm.time_step_rank is 5: that many heads do not divide 16 channels") !=
+        std::string::npos);
 }
 
 TEST_CASE("gguf model: a key that nobody reads is refused by its name",

@@ -52,6 +52,26 @@ double Mamba2Spec::score_flops(std::int64_t /*seq_len*/) const {
   return static_cast<double>(conv_width() * 2 * taps + of_state * inner() * states);
 }
 
+std::vector<TensorRule> Mamba2Spec::tensor_rules(const ModelSpec& /*model*/,
+                                                 const BranchSpec& branch, Dialect dialect) const {
+  if (dialect != Dialect::gguf) {
+    return {};
+  }
+  std::vector<TensorRule> rules = {
+      {in, "ssm_in"},
+      {.parameter = conv + ".weight", .stored = "ssm_conv1d.weight", .shape = {conv_width(), taps}},
+      {conv + ".bias", "ssm_conv1d.bias"},
+      {step_bias, "ssm_dt.bias"},
+      {out, "ssm_out"},
+      {.parameter = norm + ".weight",
+       .stored = "ssm_norm.weight",
+       .shape = {groups, inner() / groups}},
+      {.parameter = rates, .stored = "ssm_a", .as = StoredAs::rate, .shape = {heads, 1}},
+      {.parameter = skip, .stored = "ssm_d", .shape = {heads, 1}}};
+  add_norm_rules(branch, {"attn_norm", "post_attention_norm"}, rules);
+  return rules;
+}
+
 Mamba2Block::Mamba2Block(const BlockContext& context, const Mamba2Spec& spec,
                          const ModelSpec& model)
     : kernels_(&context.kernels),

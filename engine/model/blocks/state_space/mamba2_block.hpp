@@ -46,6 +46,9 @@ struct Mamba2Spec final : BlockSpec {
   [[nodiscard]] std::string describe() const override;
   [[nodiscard]] std::string mistake() const override;
   [[nodiscard]] double score_flops(std::int64_t seq_len) const override;
+  [[nodiscard]] std::vector<TensorRule> tensor_rules(const ModelSpec& model,
+                                                     const BranchSpec& branch,
+                                                     Dialect dialect) const override;
 };
 
 /// Mamba2Spec's form. Keeps the projection and what the scan gives, and of the

@@ -48,6 +48,28 @@ double MambaSpec::score_flops(std::int64_t /*seq_len*/) const {
   return static_cast<double>(inner * (2 * taps + of_state * states));
 }
 
+std::vector<TensorRule> MambaSpec::tensor_rules(const ModelSpec& /*model*/,
+                                                const BranchSpec& branch, Dialect dialect) const {
+  if (dialect != Dialect::gguf) {
+    return {};
+  }
+  std::vector<TensorRule> rules = {
+      {in, "ssm_in"},
+      {.parameter = conv + ".weight", .stored = "ssm_conv1d.weight", .shape = {inner, taps}},
+      {conv + ".bias", "ssm_conv1d.bias"},
+      {select, "ssm_x"},
+      {step, "ssm_dt"},
+      {out, "ssm_out"},
+      {.parameter = rates, .stored = "ssm_a", .as = StoredAs::rate},
+      {skip, "ssm_d"}};
+  if (norms == ScanNorms::weighted) {
+    rules.insert(rules.end(),
+                 {{step_norm, "ssm_dt_norm"}, {b_norm, "ssm_b_norm"}, {c_norm, "ssm_c_norm"}});
+  }
+  add_norm_rules(branch, {"attn_norm", "post_attention_norm"}, rules);
+  return rules;
+}
+
 MambaBlock::MambaBlock(const BlockContext& context, const MambaSpec& spec, const ModelSpec& model)
     : kernels_(&context.kernels),
       workspace_(&context.workspace),

@@ -45,6 +45,9 @@ struct MambaSpec final : BlockSpec {
   [[nodiscard]] std::string describe() const override;
   [[nodiscard]] std::string mistake() const override;
   [[nodiscard]] double score_flops(std::int64_t seq_len) const override;
+  [[nodiscard]] std::vector<TensorRule> tensor_rules(const ModelSpec& model,
+                                                     const BranchSpec& branch,
+                                                     Dialect dialect) const override;
 };
 
 /// MambaSpec's form. Keeps the maps' results, and of the states one for every kScanChunk rows, from
