@@ -28,6 +28,36 @@ std::string known_types() {
   return names;
 }
 
+/// A model_type that transformers or its authors' code has, whose layers are not computed here.
+struct UnsupportedType {
+  std::string_view model_type;
+  std::string_view needs;  ///< What its layers have that none here has.
+};
+constexpr auto kUnsupported = std::to_array<UnsupportedType>({
+    {"hymba",
+     "attention and a scan side by side in a layer, learned tokens before each text, and "
+     "keys of another layer"},
+    {"bamba", "attention among layers of Mamba-2"},
+    {"granitemoehybrid", "attention among layers of Mamba-2, and factors of its branches"},
+    {"nemotron_h", "layers of one branch, of Mamba-2, attention, MLP or experts"},
+    {"falcon_h1", "attention and Mamba-2 side by side in a layer"},
+    {"zamba", "a layer of attention that others share"},
+    {"zamba2", "a layer of attention that others share"},
+    {"lfm2", "gated short convolutions"},
+    {"lfm2_moe", "gated short convolutions"},
+    {"recurrent_gemma", "gated linear recurrences"},
+    {"qwen3_next", "gated delta rules"},
+});
+
+/// Why a model_type is refused.
+std::string refusal_of(const std::string& type) {
+  const auto found = std::find_if(kUnsupported.begin(), kUnsupported.end(),
+                                  [&](const auto& one) { return one.model_type == type; });
+  return found == kUnsupported.end()
+             ? "is not supported"
+             : fmt::format("is not supported, whose models have {}", found->needs);
+}
+
 /// Refuses experts in such numbers that even their list does not fit.
 void check_expert_count(ModelConfig& config, const ModelSpec& spec) {
   constexpr std::int64_t kMostExperts = std::int64_t{1} << 20;
@@ -111,8 +141,8 @@ Result<ModelSpec> spec_from_config(const std::string& text, const std::string& s
   }
   const ModelArchitecture* architecture = find_architecture(type->get<std::string>());
   if (architecture == nullptr) {
-    return user_error(fmt::format("{}: model_type {} is not supported: {} are", source,
-                                  type->dump(), known_types()));
+    return user_error(fmt::format("{}: model_type {} {}: {} are", source, type->dump(),
+                                  refusal_of(type->get<std::string>()), known_types()));
   }
   nlohmann::json own = json;
   const auto defaults = nlohmann::json::parse(architecture->keys());

@@ -67,7 +67,15 @@ TEST_CASE("state space config: what is not supported is named with a way out",
       {"mamba2", {{"time_step_limit", {0.5}}}, "time_step_limit is [0.5]"},
       {"mamba2", {{"rms_norm", false}}, "rms_norm is false"},
       {"mamba2", {{"norm_before_gate", true}}, "norm_before_gate is true"},
-      {"mamba", {{"attn_layer_idx", {1}}}, "attn_layer_idx is [1]"}};
+      {"mamba", {{"attn_layer_idx", {1}}}, "attn_layer_idx is [1]"},
+      {"mamba",
+       {{"model_type", "hymba"}},
+       "model_type \"hymba\" is not supported, whose models have attention and a scan side by "
+       "side"},
+      {"mamba2",
+       {{"model_type", "bamba"}},
+       "model_type \"bamba\" is not supported, whose models have attention among layers of "
+       "Mamba-2"}};
   for (const char* family : {"mamba", "falcon_mamba", "mamba2"}) {
     CHECK(refusal_of(small(family).dump()) == "accepted");
   }
