@@ -99,8 +99,21 @@ std::string PublishedWeights::renamed(const std::string& name) const {
   return changed(name, dropped_, added_);
 }
 
+std::string PublishedWeights::embedding_in_files() const {
+  // The original program of Mamba calls it otherwise than transformers.
+  constexpr std::string_view kOriginal = "backbone.embedding.weight";
+  const std::string name = renamed(model_.embedding);
+  return name == "backbone.embeddings.weight" && directory_.find(name) == nullptr &&
+                 directory_.find(std::string(kOriginal)) != nullptr
+             ? std::string(kOriginal)
+             : name;
+}
+
 std::string PublishedWeights::name_in_files(const std::string& name) const {
-  return renamed(head_only_ && name == model_.embedding ? model_.head : name);
+  if (name != model_.embedding) {
+    return renamed(name);
+  }
+  return head_only_ ? renamed(model_.head) : embedding_in_files();
 }
 
 Status PublishedWeights::decide_head() {
@@ -108,7 +121,7 @@ Status PublishedWeights::decide_head() {
   if (!model_.tie_embeddings || directory_.find(head) == nullptr) {
     return {};
   }
-  if (directory_.find(renamed(model_.embedding)) == nullptr) {
+  if (directory_.find(embedding_in_files()) == nullptr) {
     head_only_ = true;
     notes_.push_back(fmt::format("{} is used as the embedding too, which is missing", head));
     return {};
@@ -125,7 +138,7 @@ Status PublishedWeights::decide_head() {
 }
 
 Result<bool> PublishedWeights::head_is_embedding() const {
-  const std::string names[] = {renamed(model_.head), renamed(model_.embedding)};
+  const std::string names[] = {renamed(model_.head), embedding_in_files()};
   const storage::TensorEntry* entries[] = {directory_.find(names[0]), directory_.find(names[1])};
   if (entries[0]->shape != entries[1]->shape) {
     return false;

@@ -17,7 +17,8 @@ namespace train::checkpoint {
 
 /// Weights of a published model's directory in the layout of a spec's units (engine::Dialect::hf).
 /// Handles common name variants: a prefix before all names, or none; ignores buffers that are not
-/// weights. Experts may be one tensor for all of a layer (engine::Dialect::stacked).
+/// weights; an embedding may have the name of Mamba's original program. Experts may be one tensor
+/// for all of a layer (engine::Dialect::stacked).
 ///
 /// The files decide whether the head is tied, as in transformers, if config.json declares it tied:
 /// a stored head equal to the embedding is tied, a different one is not, and a head without an
@@ -49,6 +50,7 @@ class PublishedWeights final : public engine::WeightSource {
   PublishedWeights(storage::WeightDirectory directory, const engine::ModelSpec& spec)
       : directory_(std::move(directory)), model_(spec) {}
   [[nodiscard]] std::string renamed(const std::string& name) const;
+  [[nodiscard]] std::string embedding_in_files() const;
   void find_prefix();
   Status decide_head();
   Result<bool> head_is_embedding() const;

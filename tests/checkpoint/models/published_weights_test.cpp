@@ -318,6 +318,69 @@ TEST_CASE("published weights: a tied matrix may be there under the head's name a
   CHECK((*opened)->notes().size() == 1);
 }
 
+TEST_CASE("published weights: the embedding has the name of Mamba's original program, too",
+          "[checkpoint][published_weights][state_space]") {
+  const bool with_head = GENERATE(false, true);
+  const TempDirectory directory;
+  const engine::ModelSpec spec =
+      engine::spec_from_config(R"({"d_model": 16, "n_layer": 1, "vocab_size": 12,
+        "ssm_cfg": {"d_state": 4}})",
+                               "test", 0)
+          .value();
+  write_published(
+      directory.path(), spec,
+      [&](auto& all) {
+        heading_of(all, "backbone.embeddings.weight").name = "backbone.embedding.weight";
+        if (with_head) {
+          all.push_back({"lm_head.weight", {16, 16}, "F32"});
+        }
+      },
+      /*last_as_first=*/with_head);
+  const auto opened = PublishedWeights::open(directory.path(), spec);
+  INFO((opened.ok() ? "" : opened.error().message));
+  REQUIRE(opened.ok());
+  CHECK((*opened)->model().tie_embeddings);
+  std::vector<float> matrix(256);
+  REQUIRE((*opened)
+              ->read_rows({.name = "backbone.embeddings.weight", .shape = {16, 16}}, 0, 16, matrix)
+              .ok());
+  CHECK(matrix[17] == published_value(0, 17));
+}
+
+TEST_CASE("published weights: wrong tensors of a scan are named",
+          "[checkpoint][published_weights][state_space]") {
+  const engine::ModelSpec spec =
+      engine::spec_from_config(R"({"model_type": "mamba", "hidden_size": 16, "vocab_size": 12,
+        "num_hidden_layers": 1, "state_size": 4})",
+                               "test", 0)
+          .value();
+  const auto error = [&](const std::function<void(std::vector<TensorHeading>&)>& change) {
+    const TempDirectory directory;
+    write_published(directory.path(), spec, change);
+    const auto opened = PublishedWeights::open(directory.path(), spec);
+    return opened.ok() ? std::string("accepted") : opened.error().message;
+  };
+  const auto has = [](const std::string& text, const char* part) {
+    INFO(text);
+    CHECK(text.find(part) != std::string::npos);
+  };
+  CHECK(error([](auto&) {}) == "accepted");
+  has(error([](auto& all) { heading_of(all, "backbone.layers.0.mixer.D").name = "other"; }),
+      "tensor backbone.layers.0.mixer.D is missing");
+  has(error([](auto& all) {
+        heading_of(all, "backbone.layers.0.mixer.conv1d.weight").shape = {32, 4};
+      }),
+      "conv1d.weight has shape [32, 4], but config.json says [32, 1, 4]");
+  has(error([](auto& all) {
+        heading_of(all, "backbone.layers.0.mixer.A_log").shape = {32, 8};
+      }),
+      "A_log has shape [32, 8], but config.json says [32, 4]");
+  has(error([](auto& all) {
+        all.push_back({"backbone.layers.0.mixer.norm.weight", {32}, "F32"});
+      }),
+      "mixer.norm.weight is not part of the model");
+}
+
 TEST_CASE("published weights: names behind a wrapper's prefix are read, and it is named",
           "[checkpoint][published_weights]") {
   const TempDirectory directory;
