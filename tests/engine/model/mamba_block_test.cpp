@@ -235,6 +235,23 @@ TEST_CASE("mamba block: initial values are those of the original", "[engine][sta
         Approx(std::log(100.0) * std::log(100.0) / 12).epsilon(0.05));
 }
 
+TEST_CASE("mamba block: initial values of heads are those of transformers",
+          "[engine][state_space]") {
+  const ModelSpec spec = model_of_heads();
+  const std::vector<Parameter> parameters = parameters_of(spec);
+  const std::vector<float> rates = initial_values(named(parameters, "A_log"), spec);
+  for (std::size_t head = 0; head < rates.size(); ++head) {
+    CHECK(rates[head] == static_cast<float>(std::log(static_cast<double>(head + 1))));
+  }
+  CHECK(initial_values(named(parameters, "mixer.D"), spec) == std::vector<float>(4, 1.0F));
+  CHECK(named(parameters, "dt_bias").init.kind == InitKind::step_bias);
+  for (const float bias : initial_values(named(parameters, "dt_bias"), spec)) {
+    const double step = std::log1p(std::exp(static_cast<double>(bias)));
+    CHECK(step >= 1e-3 * (1.0 - 1e-5));
+    CHECK(step <= 0.1 * (1.0 + 1e-5));
+  }
+}
+
 TEST_CASE("mamba block: no step is smaller than the least", "[engine][state_space]") {
   const Parameter parameter{
       .name = "bias", .shape = {1000}, .init = Initializer::step(1e-6, 1e-5, 1e-4)};
