@@ -10,19 +10,24 @@
 // the test itself is kept waiting.
 namespace train::test {
 
-/// A run whose rank `role` ("head" where the launcher is the only one) stands at its `call`-th
-/// backward pass of attention: of two blocks for each of its lanes in a step. Then the others wait
-/// for it. It beats and answers all the while, and is no lost rank. `variables`: more for the
-/// environment, and what else stands before the program.
-inline std::unique_ptr<Process> start_held(const RunSite& site, const std::string& role, int call,
-                                           const Words& keys, const Words& variables = {}) {
+/// A run one of whose ranks stands where `fault` (KernelFaults) says: a backward pass. Then the
+/// others wait for it. It beats and answers all the while, and is no lost rank. `variables`: more
+/// for the environment, and what else stands before the program.
+inline std::unique_ptr<Process> start_held_at(const RunSite& site, const std::string& fault,
+                                              const Words& keys, const Words& variables = {}) {
   write_bytes(site / "wedge", "");
-  Words words =
-      joined({"/usr/bin/env", fmt::format("ACTORTRAIN_TEST_FAULT=wedge:{}:{}", call, role),
-              "ACTORTRAIN_TEST_WEDGE=" + (site / "wedge").string()},
-             variables);
+  Words words = joined({"/usr/bin/env", "ACTORTRAIN_TEST_FAULT=" + fault,
+                        "ACTORTRAIN_TEST_WEDGE=" + (site / "wedge").string()},
+                       variables);
   words.emplace_back(faulty_program());
   return std::make_unique<Process>(joined(words, RunSite::run_words(keys)), site.path());
+}
+
+/// The rank `role` ("head" where the launcher is the only one) stands at its `call`-th backward
+/// pass of attention: of two blocks for each of its lanes in a step.
+inline std::unique_ptr<Process> start_held(const RunSite& site, const std::string& role, int call,
+                                           const Words& keys, const Words& variables = {}) {
+  return start_held_at(site, fmt::format("wedge:{}:{}", call, role), keys, variables);
 }
 
 /// What was held goes on, and nothing is held any more, in later generations neither.

@@ -14,6 +14,7 @@
 
 #include "kernels/attention/attention.hpp"
 #include "kernels/backend.hpp"
+#include "kernels/state_space/causal_conv.hpp"
 #include "tests/support/harness/hang_limit.hpp"
 #include "tests/support/processes/kill_points.hpp"
 
@@ -29,6 +30,7 @@ namespace train::test {
 ///     nan               it writes one NaN
 ///     wedge             it hangs while the file ACTORTRAIN_TEST_WEDGE exists
 ///     forward           the n-th forward pass of an attention hangs likewise
+///     scan              the n-th backward pass of a scan's convolution hangs likewise
 ///     start             the kernels are unavailable (n is ignored)
 ///     thread            an unsupervised thread throws
 ///
@@ -59,6 +61,8 @@ class KernelFaults {
     }
     if (what_ == "forward") {
       table.attention_forward = held_forward;
+    } else if (what_ == "scan") {
+      table.causal_conv_backward = held_scan;
     } else if (!what_.empty() || slow() != nullptr) {
       table.attention_backward = faulty;
     }
@@ -82,6 +86,14 @@ class KernelFaults {
       stream.enqueue([] { fail("wedge"); });
     }
     kernels::cpu::attention_forward(stream, params);
+  }
+
+  static void held_scan(kernels::Stream& stream, const kernels::CausalConvBackwardParams& params) {
+    static std::atomic<int> calls{0};
+    if (++calls == of_this_process().number_) {
+      stream.enqueue([] { fail("wedge"); });
+    }
+    kernels::cpu::causal_conv_backward(stream, params);
   }
 
   static void faulty(kernels::Stream& stream, const kernels::AttentionBackwardParams& params) {
