@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <new>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,7 +19,24 @@
 // Parts shared by the rows of bench_kernels.
 namespace train::bench {
 
-using Floats = std::vector<float>;
+/// Allocator of whole cache lines, as the engine's buffers have them: where a vector begins must
+/// not decide how fast the kernels are.
+template <class T>
+struct LineAllocator {
+  using value_type = T;
+  static constexpr std::align_val_t kLine{64};
+
+  LineAllocator() = default;
+  template <class Other>
+  explicit LineAllocator(const LineAllocator<Other>& /*other*/) {}
+  [[nodiscard]] T* allocate(std::size_t count) {
+    return static_cast<T*>(::operator new(count * sizeof(T), kLine));
+  }
+  void deallocate(T* memory, std::size_t /*count*/) { ::operator delete(memory, kLine); }
+  bool operator==(const LineAllocator&) const = default;
+};
+
+using Floats = std::vector<float, LineAllocator<float>>;
 using Work = std::function<void(kernels::Stream&)>;
 
 inline Floats values(std::int64_t count) {
