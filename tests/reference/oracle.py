@@ -53,6 +53,8 @@ COMPARISONS = {
                          "the schema of run files with what the program reads, by jsonschema"),
     "python": Comparison("python_check.py", [PROGRAM],
                          "the Python package by mypy and pytest, its metrics as trackers have them"),
+    "checkpoints": Comparison("torch_checkpoint_check.py", [PROGRAM],
+                              "checkpoints of FSDP2 as recipes/from_torch makes directories of them, with torch"),
     "training": Comparison("compare_smollm2.py", [WORK / "smollm2", 20],
                            "losses of SmolLM2-135M trained here and by transformers"),
     "fixtures": Comparison("compare_fixtures.py", [],
