@@ -1,6 +1,7 @@
 // What the world does to a run: damaged files, a full disk, numbers that blow up. P3: a checkpoint
 // is whole or absent.
 
+#include "checkpoint/save/locations.hpp"
 #include "tests/integration/node_runs.hpp"
 #include "tests/integration/rank_runs.hpp"
 #include "tests/integration/run_site.hpp"
