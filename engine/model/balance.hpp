@@ -6,7 +6,7 @@
 
 #include "base/result.hpp"
 #include "engine/model/spec.hpp"
-#include "kernels/experts/experts.hpp"
+#include "kernels/experts/balance_terms.hpp"
 
 namespace train::engine {
 

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "kernels/dtype.hpp"
+#include "kernels/experts/balance_terms.hpp"
 #include "kernels/kinds.hpp"
 #include "kernels/optimizer/update_guard.hpp"
 
@@ -185,15 +186,6 @@ struct ChoiceBiasParams {
   float rate = 0.0F;
   const UpdateGuard* guard = nullptr;
 };
-
-/// One balancing loss, a term of the training loss as coeff times its value. n: rows of a group or,
-/// summed, of the lane; c: choices; P: mean probabilities.
-struct BalanceTerm {
-  BalanceKind kind = BalanceKind::switch_loss;
-  BalanceScope scope = BalanceScope::lane;
-  float coeff = 0.0F;
-};
-inline constexpr std::size_t kMostBalanceTerms = 4;
 
 /// Values of balancing losses, and the factors by which the router's backward pass adds their
 /// gradients:

@@ -3,19 +3,10 @@
 #include <cstdint>
 
 #include "kernels/dtype.hpp"
+#include "kernels/head/loss_sums.hpp"
 #include "kernels/kinds.hpp"
 
 namespace train::kernels {
-
-/// Sums in double over the rows of one lane that have a target, in an order determined by their
-/// number.
-struct LossSums {
-  double cross_entropy = 0.0;  ///< Sum of CE (below) times row weight.
-  double z_squared = 0.0;      ///< Sum of logsumexp(logits)^2, unweighted.
-  double correct = 0.0;        ///< Rows whose largest logit is the target (first one on ties).
-  double targets = 0.0;        ///< Number of such rows.
-  double weights = 0.0;        ///< Sum of row weights; without weights equal to `targets`.
-};
 
 /// Fused LM head + cross-entropy + z-loss: logits = x weight^T exist for `chunk_rows` rows at a
 /// time; z = softcap tanh(logit_scale logits / softcap), or logit_scale logits without a cap.

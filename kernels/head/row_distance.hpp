@@ -3,7 +3,7 @@
 #include <cstdint>
 
 #include "kernels/dtype.hpp"
-#include "kernels/head/head_loss.hpp"
+#include "kernels/head/loss_sums.hpp"
 
 namespace train::kernels {
 

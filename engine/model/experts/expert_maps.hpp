@@ -7,7 +7,11 @@
 #include "engine/model/blocks/layer_unit.hpp"
 #include "engine/model/elements.hpp"
 #include "engine/parameter.hpp"
-#include "kernels/experts/experts.hpp"
+
+namespace train::kernels {
+struct ExpertMatmulParams;
+enum class ExpertProduct : std::uint8_t;
+}  // namespace train::kernels
 
 namespace train::engine {
 

@@ -13,8 +13,12 @@
 #include "engine/model/blocks/mlp_block.hpp"
 #include "engine/model/experts/expert_maps.hpp"
 #include "engine/model/spec.hpp"
-#include "kernels/experts/experts.hpp"
+#include "kernels/experts/balance_terms.hpp"
 #include "kernels/kinds.hpp"
+
+namespace train::kernels {
+struct BalanceParams;
+}
 
 namespace train::engine {
 

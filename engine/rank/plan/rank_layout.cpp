@@ -13,7 +13,7 @@
 #include "engine/objective/registry.hpp"
 #include "engine/optimizer/registry.hpp"
 #include "engine/sharding/buffer_schedule.hpp"
-#include "kernels/head/head_loss.hpp"
+#include "kernels/head/loss_sums.hpp"
 
 namespace train::engine {
 namespace {

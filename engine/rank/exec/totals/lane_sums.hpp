@@ -12,7 +12,7 @@
 #include "engine/rank/plan/rank_plan.hpp"
 #include "kernels/device/buffer.hpp"
 #include "kernels/device/stream.hpp"
-#include "kernels/head/head_loss.hpp"
+#include "kernels/head/loss_sums.hpp"
 
 namespace train::engine {
 
