@@ -24,6 +24,7 @@
 #include "kernels/optimizer/dana.hpp"
 #include "kernels/optimizer/global_norm.hpp"
 #include "kernels/optimizer/muon.hpp"
+#include "kernels/optimizer/update_guard.hpp"
 
 namespace {
 

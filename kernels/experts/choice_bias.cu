@@ -1,5 +1,6 @@
 #include "kernels/experts/experts.hpp"
 #include "kernels/launch.cuh"
+#include "kernels/optimizer/update_guard.hpp"
 
 namespace train::kernels::cuda {
 namespace {

@@ -1,5 +1,6 @@
 #include "kernels/cpu_support.hpp"
 #include "kernels/experts/experts.hpp"
+#include "kernels/optimizer/update_guard.hpp"
 
 namespace train::kernels::cpu {
 

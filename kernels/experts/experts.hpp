@@ -5,12 +5,13 @@
 #include "kernels/dtype.hpp"
 #include "kernels/experts/balance_terms.hpp"
 #include "kernels/kinds.hpp"
-#include "kernels/optimizer/update_guard.hpp"
 
 // Kernels of layers of experts (Shazeer et al. 2017, https://arxiv.org/abs/1701.06538): a row is
 // computed by `slots` of `experts`, slot j by its j-th choice. A place is a (row, slot) in the
 // order of experts; all places of an expert are neighbours, rows rising (ExpertSortParams).
 namespace train::kernels {
+
+struct UpdateGuard;
 
 /// Choice of each row: its `slots` largest choice scores, p = softmax(logits) or s =
 /// sigmoid(logits) in single precision, plus `bias`; the largest first, ties to the lower expert.

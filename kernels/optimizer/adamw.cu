@@ -3,6 +3,7 @@
 #include "kernels/bf16.cuh"
 #include "kernels/optimizer/adamw.hpp"
 #include "kernels/optimizer/optimizer_factors.hpp"
+#include "kernels/optimizer/update_guard.hpp"
 #include "kernels/tensors.cuh"
 
 namespace train::kernels::cuda {

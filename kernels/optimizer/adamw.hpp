@@ -3,9 +3,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "kernels/optimizer/update_guard.hpp"
-
 namespace train::kernels {
+
+struct UpdateGuard;
 
 /// AdamW (Loshchilov & Hutter 2019), one fused pass over many tensors, 28 bytes per parameter (30
 /// with `rounded`):

@@ -1,5 +1,6 @@
 #include "kernels/optimizer/ademamix.hpp"
 #include "kernels/optimizer/optimizer_factors.hpp"
+#include "kernels/optimizer/update_guard.hpp"
 #include "kernels/tensors.cuh"
 
 namespace train::kernels::cuda {

@@ -3,9 +3,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "kernels/optimizer/update_guard.hpp"
-
 namespace train::kernels {
+
+struct UpdateGuard;
 
 /// AdEMAMix (Pagliardini, Ablin, Grangier 2024, arXiv 2409.03137), one fused pass over many
 /// tensors, 36 bytes per parameter. With g' = guard->grad_scale * g and t = step, counted from 1:

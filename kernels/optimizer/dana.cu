@@ -1,5 +1,6 @@
 #include "kernels/optimizer/dana.hpp"
 #include "kernels/optimizer/optimizer_factors.hpp"
+#include "kernels/optimizer/update_guard.hpp"
 #include "kernels/reduce.cuh"
 #include "kernels/tensors.cuh"
 

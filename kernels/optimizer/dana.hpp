@@ -3,9 +3,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "kernels/optimizer/update_guard.hpp"
-
 namespace train::kernels {
+
+struct UpdateGuard;
 
 /// Per-row sums that a dana_update can write.
 struct DanaRowSums {

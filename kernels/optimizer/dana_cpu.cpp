@@ -9,6 +9,7 @@
 #include <hwy/foreach_target.h>  // IWYU pragma: keep: includes this file once per instruction set.
 #include <hwy/highway.h>
 
+#include "kernels/optimizer/update_guard.hpp"
 #include "kernels/simd-inl.hpp"
 
 // Defined once, although the file is included once per instruction set.

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "kernels/optimizer/global_norm.hpp"
+#include "kernels/optimizer/update_guard.hpp"
 #include "kernels/reduce.cuh"
 #include "kernels/tensors.cuh"
 

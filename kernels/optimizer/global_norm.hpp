@@ -3,9 +3,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "kernels/optimizer/update_guard.hpp"
-
 namespace train::kernels {
+
+struct UpdateGuard;
 
 /// row_sums[r] = sum over columns of x[r,c]^2 in double, in a fixed order that depends on cols
 /// alone. A row is never split between ranks, so the sums are equal for any sharding.

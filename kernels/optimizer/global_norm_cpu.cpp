@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "kernels/cpu_support.hpp"
+#include "kernels/optimizer/update_guard.hpp"
 
 namespace train::kernels::cpu {
 namespace {

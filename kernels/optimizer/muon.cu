@@ -2,6 +2,7 @@
 #include "kernels/element.cuh"
 #include "kernels/optimizer/muon.hpp"
 #include "kernels/optimizer/optimizer_factors.hpp"
+#include "kernels/optimizer/update_guard.hpp"
 
 namespace train::kernels::cuda {
 namespace {

@@ -2,9 +2,9 @@
 
 #include <cstdint>
 
-#include "kernels/optimizer/update_guard.hpp"
-
 namespace train::kernels {
+
+struct UpdateGuard;
 
 // Elementwise passes of Muon (Jordan et al. 2024); matmul computes the products between them.
 // Values called "rounded to bf16" stay fp32 in memory: the product of two is exact in fp32, so a

@@ -6,6 +6,7 @@
 #include "kernels/backend.hpp"
 #include "kernels/device/stream.hpp"
 #include "kernels/experts/experts.hpp"
+#include "kernels/optimizer/update_guard.hpp"
 
 namespace train::kernels {
 namespace {

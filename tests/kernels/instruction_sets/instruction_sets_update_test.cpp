@@ -5,6 +5,7 @@
 #include "kernels/optimizer/dana.hpp"
 #include "kernels/optimizer/global_norm.hpp"
 #include "kernels/optimizer/muon.hpp"
+#include "kernels/optimizer/update_guard.hpp"
 #include "tests/kernels/instruction_sets.hpp"
 
 namespace train::kernels::testing::instruction_sets_update_test {

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "kernels/activation/elementwise.hpp"
+#include "kernels/optimizer/update_guard.hpp"
 #include "tests/kernels/kernel_fixture.hpp"
 
 namespace train::kernels::testing::adamw_test {

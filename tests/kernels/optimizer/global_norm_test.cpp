@@ -1,4 +1,5 @@
 #include "kernels/optimizer/global_norm.hpp"
+#include "kernels/optimizer/update_guard.hpp"
 
 #include <limits>
 

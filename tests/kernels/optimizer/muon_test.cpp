@@ -1,4 +1,5 @@
 #include "kernels/optimizer/muon.hpp"
+#include "kernels/optimizer/update_guard.hpp"
 
 #include <algorithm>
 #include <bit>
