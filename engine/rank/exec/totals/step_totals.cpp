@@ -5,8 +5,17 @@
 
 #include "base/text/byte_sizes.hpp"
 #include "kernels/optimizer/global_norm.hpp"
+#include "kernels/optimizer/update_guard.hpp"
 
 namespace train::engine {
+
+struct StepTotals::Scalars {
+  double squared_norm = 0.0;
+  double cross_entropy = 0.0;
+  double z_squared = 0.0;
+  double reserved = 0.0;
+  kernels::UpdateGuard guard;
+};
 
 StepTotals::StepTotals(const RankPlan& rank)
     : rank_(&rank),
@@ -92,6 +101,8 @@ void StepTotals::combine(kernels::Stream& stream, std::int64_t step) {
                                        .clip = static_cast<float>(options.optimizer.grad_clip)});
   scalars_.to_host(stream, &scalars->guard);
 }
+
+const StepTotals::Scalars& StepTotals::results() const { return *scalars_.host<Scalars>(); }
 
 const kernels::UpdateGuard* StepTotals::guard() const { return &scalars_.device<Scalars>()->guard; }
 

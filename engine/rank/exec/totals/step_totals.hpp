@@ -16,7 +16,6 @@
 #include "engine/sharding/collective_schedule.hpp"
 #include "kernels/backend.hpp"
 #include "kernels/device/stream.hpp"
-#include "kernels/optimizer/update_guard.hpp"
 
 namespace train::engine {
 
@@ -60,19 +59,13 @@ class StepTotals {
 
  private:
   /// Values that the host derives from a step's sums, and the update guard a kernel makes of them.
-  struct Scalars {
-    double squared_norm = 0.0;
-    double cross_entropy = 0.0;
-    double z_squared = 0.0;
-    double reserved = 0.0;
-    kernels::UpdateGuard guard;
-  };
+  struct Scalars;
 
   void add_norms_of(const NormTree& tree, kernels::Stream& stream, std::size_t group,
                     const float* gradient) const;
   /// Writes a step's sums, norms and metrics, on the host.
   void finish(std::int64_t step, Scalars& results);
-  [[nodiscard]] const Scalars& results() const { return *scalars_.host<Scalars>(); }
+  [[nodiscard]] const Scalars& results() const;
 
   const RankPlan* rank_;
   // Exchanged blocks of all ranks, one after the other: norms, loss sums, agreements of passes. The
