@@ -54,6 +54,14 @@ std::optional<TensorPart> part_of_b(const TensorPart& weight, const ExportAdapte
   return part;
 }
 
+/// True of maps that llama.cpp multiplies by without looking for an adapter: those of latent
+/// attention, but its output.
+bool is_without_adapters(const engine::ModelSpec& model, const std::string& stored) {
+  return gguf_architecture(model.architecture) == "deepseek2" &&
+         (stored.find(".attn_q") != std::string::npos ||
+          stored.find(".attn_kv") != std::string::npos);
+}
+
 std::vector<storage::GgufField> metadata_of(const engine::ModelSpec& model) {
   // llama.cpp divides this by the rank.
   const auto rank = static_cast<double>(model.lora.rank);
@@ -84,6 +92,12 @@ Result<GgufAdapters> gguf_adapters(const engine::ModelSpec& model,
   for (const ExportAdapter& adapter : adapters) {
     const std::vector<TensorPart>& parts = stored[adapter.weight];
     const std::string name = parts.empty() ? std::string() : parts.front().name;
+    if (is_without_adapters(model, name)) {
+      return user_error(fmt::format(
+          "llama.cpp applies no adapter to {}; export the merged model with --format gguf, or the "
+          "adapters with --format peft",
+          adapter.weight));
+    }
     const auto part =
         parts.size() == 1 ? part_of_b(parts.front(), adapter, name + ".lora_b") : std::nullopt;
     if (!part) {

@@ -13,6 +13,7 @@
 
 #include "checkpoint/models/gguf_rope.hpp"
 #include "engine/model/blocks/attention_block.hpp"
+#include "engine/model/blocks/latent_attention_block.hpp"
 #include "engine/model/blocks/mlp_block.hpp"
 #include "engine/model/config_json/rope_config.hpp"
 #include "engine/model/experts/experts_block.hpp"
@@ -22,6 +23,7 @@ namespace {
 
 using engine::AttentionSpec;
 using engine::ExpertsSpec;
+using engine::LatentAttentionSpec;
 using engine::MlpSpec;
 using Json = nlohmann::ordered_json;
 
@@ -77,7 +79,7 @@ class Maker {
   std::string mistake_;
 };
 
-/// Attention of layer `index`, which every family here has.
+/// Attention of layer `index`, which every family here has but those of latent attention.
 const AttentionSpec& attention_of(const engine::ModelSpec& model, std::size_t index = 0) {
   return engine::block_of<AttentionSpec>(model.layers.at(index));
 }
@@ -100,23 +102,28 @@ Json rope_settings(const engine::ModelSpec& model, const char* kind = "full_atte
   return all.contains(kind) ? all.at(kind) : all;
 }
 
-void add_yarn(Maker& maker, const Json& settings, double gain) {
-  const double factor = real_of(settings, "factor", 1.0);
+bool rounds_yarn(const Json& settings) {
+  return !settings.contains("truncate") || settings["truncate"] != false;
+}
+
+/// Yarn without the factor of cosine and sine.
+void add_yarn_bounds(Maker& maker, const Json& settings) {
   maker.own("rope.scaling.type", "yarn");
-  maker.real("rope.scaling.factor", factor);
+  maker.real("rope.scaling.factor", real_of(settings, "factor", 1.0));
   maker.count("rope.scaling.original_context_length",
               count_of(settings, "original_max_position_embeddings", maker.model().max_positions));
-  if (settings.contains("truncate") && settings["truncate"] == false) {
-    maker.refuse("rope_parameters.truncate false");
-  }
   for (const auto& [key, of] : {std::pair("rope.scaling.yarn_beta_fast", "beta_fast"),
                                 std::pair("rope.scaling.yarn_beta_slow", "beta_slow")}) {
     if (settings.contains(of) && settings[of].is_number()) {
       maker.real(key, settings[of].get<double>());
     }
   }
+}
+
+void add_yarn(Maker& maker, const Json& settings, double gain) {
+  add_yarn_bounds(maker, settings);
   // llama.cpp multiplies this by the rule's own factor.
-  const double more = gain / engine::yarn_gain(factor, 1.0);
+  const double more = gain / engine::yarn_gain(real_of(settings, "factor", 1.0), 1.0);
   constexpr double kNear = 1e-6;
   if (std::abs(more - 1.0) > kNear) {
     maker.real("rope.scaling.attn_factor", more);
@@ -143,6 +150,8 @@ void add_rope(Maker& maker) {
     maker.own("rope.scaling.type", "linear");
     maker.real("rope.scaling.factor", real_of(settings, "factor", 1.0));
   } else if (kind == "yarn") {
+    maker.require(rounds_yarn(settings) || model.architecture == "gpt_oss",
+                  "rope_parameters.truncate false");
     add_yarn(maker, settings, static_cast<double>(rope.factor));
   } else if (kind == "llama3") {
     maker.constant(checkpoint::kGgufRopeTensors[0],
@@ -182,10 +191,9 @@ auto but_every(std::size_t period) {
   return [period](std::size_t layer) { return (layer + 1) % period != 0; };
 }
 
-/// Sizes of heads and layers, and the norms' constant.
-void add_sizes(Maker& maker) {
+/// Sizes of layers, and the norms' constant.
+void add_sizes(Maker& maker, std::int64_t heads) {
   const engine::ModelSpec& model = maker.model();
-  const AttentionSpec& attention = attention_of(model);
   maker.count("block_count", static_cast<std::int64_t>(model.layers.size()));
   maker.count("context_length",
               model.max_positions > 0 ? model.max_positions : model.position_rows);
@@ -197,7 +205,7 @@ void add_sizes(Maker& maker) {
                               : experts != nullptr ? experts->hidden
                                                    : 0;
   maker.count("feed_forward_length", count_of(maker.config(), "intermediate_size", hidden));
-  maker.count("attention.head_count", attention.heads);
+  maker.count("attention.head_count", heads);
   const bool rms = model.final_norm.kind == kernels::NormKind::rms;
   maker.real(rms ? "attention.layer_norm_rms_epsilon" : "attention.layer_norm_epsilon",
              static_cast<double>(model.final_norm.eps));
@@ -209,7 +217,7 @@ void add_sizes(Maker& maker) {
 /// Sizes of families that follow Llama.
 void add_decoder(Maker& maker) {
   const AttentionSpec& attention = attention_of(maker.model());
-  add_sizes(maker);
+  add_sizes(maker, attention.heads);
   maker.count("attention.head_count_kv", attention.kv_heads);
   maker.count("attention.key_length", attention.head_dim);
   maker.count("attention.value_length", attention.head_dim);
@@ -355,15 +363,149 @@ void add_olmo(Maker& maker) {
 }
 
 void add_gpt2(Maker& maker) {
-  add_sizes(maker);
+  add_sizes(maker, attention_of(maker.model()).heads);
   maker.require(maker.model().positions.size() > 0, "positions that are not learned");
 }
 
 void add_gpt_neox(Maker& maker) {
-  add_sizes(maker);
+  add_sizes(maker, attention_of(maker.model()).heads);
   maker.count("rope.dimension_count", maker.model().ropes.front().rotary_dim);
   maker.own("use_parallel_residual", maker.model().layers.front().parallel);
   add_rope(maker);
+}
+
+/// Experts behind dense layers, chosen by sigmoids. llama.cpp has no word for a choice of all
+/// groups, which is that of one group.
+const ExpertsSpec* add_sigmoid_experts(Maker& maker) {
+  constexpr std::uint32_t kSigmoid = 2;  // llama.cpp's number of it.
+  const auto& layers = maker.model().layers;
+  const auto* experts = engine::find_block<ExpertsSpec>(layers.back());
+  const auto first = std::ranges::find_if(layers, [](const engine::LayerSpec& layer) {
+    return engine::find_block<ExpertsSpec>(layer) != nullptr;
+  });
+  if (experts == nullptr) {
+    maker.refuse("layers without experts alone");
+    return nullptr;
+  }
+  const std::int64_t groups = experts->groups == experts->kept_groups ? 1 : experts->groups;
+  maker.require(groups < experts->experts, "groups of one expert");
+  maker.count("leading_dense_block_count", std::distance(layers.begin(), first));
+  maker.count("expert_count", experts->experts);
+  maker.count("expert_used_count", experts->slots);
+  maker.count("expert_group_count", groups);
+  maker.count("expert_group_used_count", groups == 1 ? 1 : experts->kept_groups);
+  maker.count("expert_feed_forward_length", experts->hidden);
+  maker.count("expert_shared_count", experts->shared.hidden / experts->hidden);
+  maker.own("expert_gating_func", kSigmoid);
+  maker.real("expert_weights_scale", static_cast<double>(experts->scale));
+  if (!maker.model().kept.empty()) {
+    maker.note("layers that predict further tokens are left out: llama.cpp runs without them");
+  }
+  return experts;
+}
+
+bool is_normalised(const ExpertsSpec& experts) {
+  return experts.router == kernels::RouterKind::sigmoid_normalised;
+}
+
+/// llama.cpp takes the square of yarn's gain into the scores, and turns by one without it.
+void add_latent_rope(Maker& maker, const LatentAttentionSpec& attention) {
+  constexpr double kNear = 1e-5;
+  const engine::RopeSpec& rope = maker.model().ropes.front();
+  const Json settings = rope_settings(maker.model());
+  const std::string kind = settings.value("rope_type", "default");
+  const double all = real_of(settings, "mscale_all_dim", 0.0);
+  const bool yarn = kind == "yarn";
+  maker.require(yarn || kind == "default", fmt::format("rope type {} of latent attention", kind));
+  maker.require(rope.pairing == kernels::RopePairing::interleaved, "rope_interleave false");
+  maker.real("rope.freq_base", rope.theta);
+  maker.count("rope.dimension_count", attention.rope_dim);
+  if (yarn) {
+    maker.require(rounds_yarn(settings), "rope_parameters.truncate false");
+    maker.require(all != 0.0 && std::abs(static_cast<double>(rope.factor) - 1.0) < kNear,
+                  "yarn whose mscale is not mscale_all_dim");
+    add_yarn_bounds(maker, settings);
+    maker.real("rope.scaling.yarn_log_multiplier", 0.1 * all);
+  }
+}
+
+/// DeepSeek-V3. llama.cpp computes over latents: one head of keys and values as wide as these.
+void add_deepseek(Maker& maker) {
+  const auto& layers = maker.model().layers;
+  const auto& attention = engine::block_of<LatentAttentionSpec>(layers.front());
+  // llama.cpp takes models of as many layers for V2-Lite and its like, which have no such latent.
+  const bool lite = layers.size() == 26 || layers.size() == 27 ||
+                    (layers.size() == 48 && maker.model().vocab_size == 128256);
+  maker.require(!lite || attention.query_rank == 0,
+                fmt::format("a latent of queries in a model of {} layers", layers.size()));
+  maker.require(!attention.bias, "biases of latent attention");
+  add_sizes(maker, attention.heads);
+  maker.count("attention.head_count_kv", 1);
+  maker.count("attention.q_lora_rank", attention.query_rank);
+  maker.count("attention.kv_lora_rank", attention.key_rank);
+  maker.count("attention.key_length", attention.key_rank + attention.rope_dim);
+  maker.count("attention.value_length", attention.key_rank);
+  maker.count("attention.key_length_mla", attention.plain_dim + attention.rope_dim);
+  maker.count("attention.value_length_mla", attention.value_dim);
+  add_latent_rope(maker, attention);
+  if (const ExpertsSpec* experts = add_sigmoid_experts(maker)) {
+    maker.require(experts->shared.hidden > 0, "experts without a shared one");
+    if (is_normalised(*experts)) {
+      maker.own("expert_weights_norm", true);
+    }
+  }
+}
+
+void add_glm4_moe(Maker& maker) {
+  add_decoder(maker);
+  maker.count("rope.dimension_count", maker.model().ropes.front().rotary_dim);
+  if (const ExpertsSpec* experts = add_sigmoid_experts(maker)) {
+    maker.own("expert_weights_norm", is_normalised(*experts));
+  }
+}
+
+/// Windows where they are not in every second layer, the first among them.
+void add_alternating_windows(Maker& maker) {
+  const auto& layers = maker.model().layers;
+  std::vector<bool> windowed;
+  std::int64_t window = 0;
+  bool alternating = true;
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    const std::int64_t own = attention_of(maker.model(), i).window;
+    windowed.push_back(own > 0);
+    alternating = alternating && (own > 0) == (i % 2 == 0);
+    maker.require(own == 0 || window == 0 || own == window, "windows of several sizes");
+    window = std::max(window, own);
+  }
+  maker.require(window > 0, "layers without windows");
+  maker.count("attention.sliding_window", window);
+  if (!alternating) {
+    maker.own("attention.sliding_window_pattern", std::move(windowed));
+  }
+}
+
+void add_gpt_oss(Maker& maker) {
+  constexpr float kAlpha = 1.702F;
+  constexpr float kLimit = 7.0F;
+  const engine::ModelSpec& model = maker.model();
+  const AttentionSpec& attention = attention_of(model);
+  add_decoder(maker);
+  add_alternating_windows(maker);
+  const ExpertsSpec* experts = add_experts(maker, kernels::RouterKind::softmax_normalised);
+  if (experts != nullptr) {
+    maker.count("expert_feed_forward_length", experts->hidden);
+    maker.require(experts->alpha == kAlpha && experts->limit == kLimit,
+                  "this swiglu_alpha or swiglu_limit");
+  }
+  maker.require(attention.projection_bias && attention.output_bias, "attention without biases");
+  maker.require(!model.tie_embeddings, "an embedding that is the head");
+  maker.require(model.ropes.front().rotary_dim == attention.head_dim, "a partial rope");
+  const Json settings = rope_settings(model);
+  if (settings.value("rope_type", "default") == "yarn" && !rounds_yarn(settings)) {
+    maker.note(
+        "llama.cpp rounds the bounds of yarn, which this model does not: some frequencies "
+        "differ a little there");
+  }
 }
 
 struct Family {
@@ -381,6 +523,9 @@ constexpr std::array kFamilies = {
     Family{"qwen2_moe", "qwen2moe", add_qwen2_moe},
     Family{"qwen3_moe", "qwen3moe", add_qwen3_moe},
     Family{"olmoe", "olmoe", add_olmoe},
+    Family{"deepseek_v3", "deepseek2", add_deepseek},
+    Family{"glm4_moe", "glm4moe", add_glm4_moe},
+    Family{"gpt_oss", "gpt-oss", add_gpt_oss},
     Family{"gemma2", "gemma2", add_gemma2},
     Family{"gemma3_text", "gemma3", add_gemma3},
     Family{"phi3", "phi3", add_phi3},

@@ -142,8 +142,8 @@ Floats applied(const storage::GgufFile& base, const storage::GgufFile& adapter,
 
 TEST_CASE("gguf adapters: a file's tensors with them are those of the merged model",
           "[cli][gguf_adapters]") {
-  for (const char* name :
-       {"llama", "mistral_window", "qwen3", "gemma3", "phi3", "olmo2", "gpt2", "neox"}) {
+  for (const char* name : {"llama", "mistral_window", "qwen3", "gemma3", "phi3", "olmo2", "gpt2",
+                           "neox", "glm4_moe", "gpt_oss"}) {
     INFO(name);
     const engine::ModelSpec spec = adapted_case(name, {"all-linear"});
     const auto adapters = adapters_in(spec);
@@ -206,6 +206,20 @@ TEST_CASE("gguf adapters: a model that llama.cpp lacks is refused by its name",
   REQUIRE_FALSE(made.ok());
   CHECK(made.error().kind == ErrorKind::user);
   CHECK_THAT(made.error().message, Catch::Contains("enoki") && Catch::Contains("--format peft"));
+}
+
+TEST_CASE("gguf adapters: maps to which llama.cpp applies none are refused by name",
+          "[cli][gguf_adapters]") {
+  const auto error_of = [](const char* name, const char* target) {
+    const engine::ModelSpec spec = adapted_case(name, {target});
+    const auto made = gguf_adapters(spec, adapters_in(spec));
+    return made.ok() ? "written" : made.error().message;
+  };
+  CHECK(error_of("deepseek3", "o_proj") == "written");
+  for (const char* target : {"q_a_proj", "q_b_proj", "kv_a_proj_with_mqa", "kv_b_proj"}) {
+    CHECK_THAT(error_of("deepseek3", target),
+               Catch::Contains(target) && Catch::Contains("--format peft"));
+  }
 }
 
 }  // namespace train::cli::gguf_adapters_test

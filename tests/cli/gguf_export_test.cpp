@@ -119,12 +119,13 @@ void check_same_weights(const ReadModel& one, const ReadModel& other) {
   }
 }
 
-/// Tensors that both files have, byte for byte; their number.
+/// Tensors that both files have, byte for byte; their number. Those in MXFP4 are written in
+/// another type.
 std::size_t check_same_tensors(const GgufModel& one, const GgufModel& other) {
   std::size_t same = 0;
   for (const storage::GgufEntry& entry : one.file().entries()) {
     const storage::GgufEntry* found = other.file().find(entry.name);
-    if (found != nullptr) {
+    if (found != nullptr && entry.type.name != "MXFP4") {
       INFO(entry.name);
       // The fixture's gate of a shared expert has one axis; llama.cpp's converter writes both.
       CHECK((found->shape == entry.shape || entry.name.ends_with("ffn_gate_inp_shexp.weight")));
@@ -154,8 +155,10 @@ Json config_without_ids(const GgufModel& model) {
 void check_same_layers(const engine::ModelSpec& one, const engine::ModelSpec& other) {
   REQUIRE(one.layers.size() == other.layers.size());
   for (std::size_t i = 0; i < one.layers.size(); ++i) {
-    CHECK(engine::block_of<engine::AttentionSpec>(one.layers[i]).window ==
-          engine::block_of<engine::AttentionSpec>(other.layers[i]).window);
+    const auto* attention = engine::find_block<engine::AttentionSpec>(one.layers[i]);
+    const auto* found = engine::find_block<engine::AttentionSpec>(other.layers[i]);
+    REQUIRE((attention == nullptr) == (found == nullptr));
+    CHECK((found == nullptr || attention->window == found->window));
   }
   REQUIRE(one.ropes.size() == other.ropes.size());
   for (std::size_t i = 0; i < one.ropes.size(); ++i) {
@@ -193,7 +196,7 @@ std::string error_with(std::string_view name, const Json& changes) {
 
 TEST_CASE("gguf export: a file that is read and written again says the same model",
           "[cli][gguf_export]") {
-  std::size_t whole_count = 0, only_read = 0;
+  std::size_t whole_count = 0;
   const Json fixture = test::read_fixture("gguf_models.json");
   for (const Json& entry : fixture.at("cases")) {
     const auto name = entry.at("name").get<std::string>();
@@ -201,26 +204,24 @@ TEST_CASE("gguf export: a file that is read and written again says the same mode
     const TempDirectory directory;
     const bool whole = entry.contains("weights");
     const ReadModel from = read_case(directory, entry);
-    if (gguf_architecture(from.spec.architecture).empty()) {
-      ++only_read;
-      continue;
-    }
     const auto request = request_of(from, directory / "out", GgufKind::f32, whole);
     CHECK(write(request, from).files == std::vector<std::string>{"model.gguf"});
     const ReadModel again = read_model(directory / "out/model.gguf", whole);
     check_same_layers(again.spec, from.spec);
     CHECK(config_without_ids(again.model) == config_without_ids(from.model));
-    CHECK(other_keys(from.model, again.model) == std::vector<std::string>{});
+    const bool older = name == "deepseek3_joined";  // Written as newer files are.
+    const bool further = name == "glm4_moe";        // Has a layer more, which is not read.
+    CHECK((older || further || other_keys(from.model, again.model).empty()));
     if (whole) {
       check_same_weights(from, again);
       const std::size_t same = check_same_tensors(from.model, again.model);
-      // One file of these has a tensor of its own for each expert.
-      CHECK((same == from.model.file().entries().size() || name == "mixtral_apart"));
+      // One file of these has a tensor of its own for each expert, and another MXFP4.
+      CHECK((same == from.model.file().entries().size() || older || further ||
+             name == "mixtral_apart" || name == "gpt_oss_mxfp4"));
       ++whole_count;
     }
   }
-  CHECK(whole_count == 14);
-  CHECK(only_read == 6);  // DeepSeek-V3, GLM-4-MoE and GPT-OSS.
+  CHECK(whole_count == 20);
 }
 
 TEST_CASE("gguf export: half precision rounds to the nearest, vectors stay F32",
@@ -371,6 +372,17 @@ TEST_CASE("gguf export: models that llama.cpp computes otherwise are refused by 
       "sliding windows");
   refused(error_with("qwen3_moe", {{"norm_topk_prob", false}}), "norm_topk_prob");
   refused(error_with("qwen3_moe", {{"mlp_only_layers", {0}}}), "layers without");
+  refused(error_with("deepseek3", {{"attention_bias", true}}), "biases of latent attention");
+  refused(error_with("deepseek3", {{"n_shared_experts", 0}}), "without a shared one");
+  refused(error_with("deepseek3", {{"num_hidden_layers", 27}}), "a latent of queries");
+  refused(error_with("deepseek3", {{"rope_interleave", false}}), "rope_interleave");
+  refused(error_with("deepseek3", {{"first_k_dense_replace", 99}}), "layers without experts");
+  refused(error_with("gpt_oss", {{"swiglu_limit", 6.0}}), "swiglu_limit");
+  refused(error_with("gpt_oss", {{"attention_bias", false}}), "without biases");
+  refused(error_with("gpt_oss", {{"tie_word_embeddings", true}}), "embedding that is the head");
+  Json gain = config_of("deepseek3");
+  gain["rope_scaling"]["mscale"] = 1.0;
+  refused(metadata_error(gain.dump()), "mscale_all_dim");
   Json yarn = config_of("qwen2_yarn");
   yarn[yarn.contains("rope_scaling") ? "rope_scaling" : "rope_parameters"]["truncate"] = false;
   refused(metadata_error(yarn.dump()), "truncate");

@@ -41,7 +41,7 @@ MODELS = {**CASES, "llama_pieces": CASES["llama"]}
 ALLOWED = 1.01
 # What the two have on purpose, by the case and the line that tells the difference, and why.
 EXPECTED = (
-    (r".*", r"extra \w+\.vocab_size", "for readers of models without a tokenizer"),
+    (r".*", r"extra [\w-]+\.vocab_size", "for readers of models without a tokenizer"),
     (r".*", r"extra \w+\.attention\.(key|value)_length", "llama.cpp's own default, said"),
     (r"gemma2|neox", r"extra (gemma2|gptneox)\.rope\.", "the converter leaves out the rope, which llama.cpp reads"),
     (r"mistral|mixtral", r"extra llama\.attention\.sliding_window", "for `convert`; llama.cpp has no window of it"),
@@ -51,6 +51,10 @@ EXPECTED = (
     (r"llama_yarn_own", r"(extra|missing) llama\.rope\.scaling\.(yarn_)?attn_factor",
      "llama.cpp reads no yarn_attn_factor, and multiplies by attn_factor"),
     (r"neox", r"extra general\.file_type", "the converter leaves it out for this family"),
+    (r"deepseek", r"extra deepseek2\.expert_gating_func", "config.json of transformers 5 has no scoring_func"),
+    (r"deepseek3_joined", r"extra deepseek2\.attention\.q_lora_rank .*0\)", "llama.cpp asks for it"),
+    (r"glm4_moe", r"(differs|missing) glm4moe\.(block_count|nextn_predict_layers)",
+     "the model has no layer that predicts a further token, which the converter counts all the same"),
     (r"gpt2", r"differs gpt2\.feed_forward_length", "the converter writes four times the width, whatever n_inner is"),
 )
 IGNORED = {"general.size_label", "general.name"}
@@ -79,6 +83,7 @@ def write_tokenizer(directory, vocab_size):
     """Letters of bytes and three merges (gguf_cases.py), as tokenizer.json."""
     tokens, types, merges = tokens_of(vocab_size)
     tokens[-1], types[-1] = "<|endoftext|>", 3  # transformers adds it to tokenizers of Qwen where it is missing
+    tokens[-4:-1], types[-4:-1] = ["[gMASK]", "<|user|>", "<|observation|>"], [3, 3, 3]  # of GLM
     added = [dict(id=i, content=tokens[i], single_word=False, lstrip=False, rstrip=False, normalized=False,
                   special=True) for i, kind in enumerate(types) if kind == 3]
     letters = dict(type="ByteLevel", add_prefix_space=False, trim_offsets=True, use_regex=True)

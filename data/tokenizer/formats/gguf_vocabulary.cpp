@@ -219,7 +219,15 @@ constexpr std::array kSpecialKeys = {
     std::pair{"unk", "tokenizer.ggml.unknown_token_id"},
     std::pair{"sep", "tokenizer.ggml.seperator_token_id"},  // Spelled so in the format.
     std::pair{"pad", "tokenizer.ggml.padding_token_id"},
-    std::pair{"mask", "tokenizer.ggml.mask_token_id"}};
+    std::pair{"mask", "tokenizer.ggml.mask_token_id"},
+    std::pair{"eot", "tokenizer.ggml.eot_token_id"},
+    std::pair{"eom", "tokenizer.ggml.eom_token_id"}};
+
+/// Tokens of GLM, whose files name no more than a padding and an end of text: its turns end where
+/// another begins.
+constexpr std::array kGlmTokens = {std::pair{"bos", "[gMASK]"}, std::pair{"eot", "<|user|>"},
+                                   std::pair{"eom", "<|observation|>"},
+                                   std::pair{"unk", "<|endoftext|>"}};
 
 /// Text of a special token in tokenizer_config.json, a string or an object.
 std::optional<std::string> special_text(const json& settings, const std::string& name) {
@@ -230,19 +238,28 @@ std::optional<std::string> special_text(const json& settings, const std::string&
 SpecialIds special_ids(const Sources& sources, const Tokens& tokens,
                        const nlohmann::ordered_json& config) {
   SpecialIds ids;
+  const auto add = [&](const char* name, std::string_view text) {
+    for (const json& token : json_member(sources.tokenizer, "added_tokens")) {
+      if (json_text(token, "content") == text && json_count(token, "id")) {
+        ids.emplace(name, *json_count(token, "id"));
+        break;
+      }
+    }
+  };
   for (const auto& [name, key] : kSpecialKeys) {
     if (const auto text = special_text(sources.settings, name)) {
-      for (const json& token : json_member(sources.tokenizer, "added_tokens")) {
-        if (json_text(token, "content") == text && json_count(token, "id")) {
-          ids.emplace(name, *json_count(token, "id"));
-          break;
-        }
-      }
+      add(name, *text);
     }
     const auto given = config.find(std::string(name) + "_token_id");
     if (given != config.end() && given->is_number_unsigned() &&
         given->get<std::uint64_t>() < tokens.texts.size()) {
       ids.emplace(name, given->get<std::uint32_t>());
+    }
+  }
+  const auto type = config.find("model_type");
+  if (type != config.end() && *type == "glm4_moe") {
+    for (const auto& [name, text] : kGlmTokens) {
+      add(name, text);
     }
   }
   return ids;

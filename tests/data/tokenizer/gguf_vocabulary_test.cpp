@@ -291,6 +291,25 @@ TEST_CASE("gguf vocabulary: added tokens, ids of special ones, and the frame of 
   CHECK(std::count(found.begin(), found.end(), 401U) == 1);
 }
 
+TEST_CASE("gguf vocabulary: turns of GLM end where another begins", "[data][gguf_vocabulary]") {
+  json file = fixture_named("gpt2").at("file");
+  for (const auto& [id, text] :
+       {std::pair{400, "[gMASK]"}, std::pair{401, "<|user|>"}, std::pair{402, "<|observation|>"}}) {
+    file["added_tokens"].push_back({{"id", id}, {"content", text}, {"special", true}});
+  }
+  const auto id_of = [&file](const char* model_type, const char* key) {
+    const json settings = {{"eos_token", "</s>"}};
+    const auto made = vocabulary_of(json_files(file, settings), 410, {{"model_type", model_type}});
+    const auto* found = value_of<std::uint32_t>(made, key);
+    return found == nullptr ? 0 : *found;
+  };
+  CHECK(id_of("glm4_moe", "tokenizer.ggml.bos_token_id") == 400);
+  CHECK(id_of("glm4_moe", "tokenizer.ggml.eot_token_id") == 401);
+  CHECK(id_of("glm4_moe", "tokenizer.ggml.eom_token_id") == 402);
+  CHECK(id_of("llama", "tokenizer.ggml.bos_token_id") == 0);
+  CHECK(id_of("llama", "tokenizer.ggml.eot_token_id") == 0);
+}
+
 TEST_CASE("gguf vocabulary: chat templates, one or several, come back", "[data][gguf_vocabulary]") {
   const json& file = fixture_named("gpt2").at("file");
   struct Case {
