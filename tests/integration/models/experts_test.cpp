@@ -125,6 +125,39 @@ TEST_CASE(
   CHECK(results_of(site.run("parts")) == alone);
 }
 
+TEST_CASE("experts: a rank that is lost while loads are counted, or behind that, leaves no trace",
+          "[integration][experts][recovery][P1][P4]") {
+  const RunSite site;
+  Words keys = joined(kExperts, {"run.sample_tokens=0", "eval.interval_steps=0"});
+  keys[6] = R"(model.balance=["switch:step:0.05", "z:0.001"])";
+  site.train(joined(keys, {"run.name=alone"}));
+  const Words alone = results_of(site.run("alone"));
+  // In the step 11 of a lane of two blocks, which a step passes forward twice and back once.
+  const char* const fault = GENERATE("forward:42:1", "wedge:21:1");
+  const std::string strategy = GENERATE("none", "full");
+  CAPTURE(fault, strategy);
+  write_bytes(site / "wedge", "");
+  const fs::path held = site / "held";
+  Process run(
+      joined({"/usr/bin/env", std::string("ACTORTRAIN_TEST_FAULT=") + fault,
+              "ACTORTRAIN_TEST_WEDGE=" + (site / "wedge").string(),
+              "ACTORTRAIN_TEST_FAULT_STAMP=" + held.string(), faulty_program()},
+             RunSite::run_words(rank_keys(
+                 3, strategy, joined(keys, {"run.name=lost", "recovery.rank_loss=respawn"})))),
+      site.path());
+  const auto workers = started_workers(site, run, 3);
+  REQUIRE(run.until([&] { return fs::exists(held); }));
+  wait_for_event(site.run("lost"), run, "checkpoint_published");
+  REQUIRE(::kill(workers.at(1), SIGKILL) == 0);
+  wait_for_event(site.run("lost"), run, "rank_lost");
+  let_go(site);
+  const Ended ended = run.wait();
+  INFO(ended.err);
+  CHECK(ended.exit_code == 0);
+  CHECK(count_events(site.run("lost"), "respawned") == 1);
+  CHECK(results_of(site.run("lost")) == alone);
+}
+
 TEST_CASE("experts: fine-tuning and preferences have the same bits on two ranks",
           "[integration][experts][sft][preference][P1]") {
   const RowSite chat({.row_length = 32, .documents = 100});
