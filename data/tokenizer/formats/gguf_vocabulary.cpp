@@ -265,6 +265,15 @@ SpecialIds special_ids(const Sources& sources, const Tokens& tokens,
   return ids;
 }
 
+/// True where llama.cpp begins texts with BOS unless the file disables it.
+bool begins_by_itself(const GgufVocabulary& made) {
+  return std::ranges::any_of(made.fields, [](const storage::GgufField& field) {
+    const auto* name = std::get_if<std::string>(&field.value);
+    return field.key == "tokenizer.ggml.pre" && name != nullptr &&
+           (*name == "llama-bpe" || *name == "tekken");
+  });
+}
+
 /// Whether a text begins and ends with its special tokens: by the post-processor where it says so,
 /// or by tokenizer_config.json.
 void add_frame(const Sources& sources, GgufVocabulary& made) {
@@ -295,6 +304,9 @@ void add_frame(const Sources& sources, GgufVocabulary& made) {
     const json& given = json_member(sources.settings, fmt::format("add_{}_token", name));
     if (given.is_boolean()) {
       frame.emplace(name, given.get<bool>());
+    }
+    if (name == std::string_view("bos") && begins_by_itself(made)) {
+      frame.emplace(name, false);
     }
     if (const auto found = frame.find(name); found != frame.end()) {
       made.fields.push_back({key, found->second});

@@ -291,6 +291,17 @@ TEST_CASE("gguf vocabulary: added tokens, ids of special ones, and the frame of 
   CHECK(std::count(found.begin(), found.end(), 401U) == 1);
 }
 
+TEST_CASE("gguf vocabulary: no text begins with BOS where the tokenizer adds none",
+          "[data][gguf_vocabulary]") {
+  json file = fixture_named("llama3").at("file");
+  file.erase("post_processor");
+  const auto made = vocabulary_of(json_files(file), kRows);
+  CHECK(splitting_of(made) == "llama-bpe");  // To which llama.cpp adds it, unless told.
+  const auto* bos = value_of<bool>(made, "tokenizer.ggml.add_bos_token");
+  REQUIRE(bos != nullptr);
+  CHECK_FALSE(*bos);
+}
+
 TEST_CASE("gguf vocabulary: turns of GLM end where another begins", "[data][gguf_vocabulary]") {
   json file = fixture_named("gpt2").at("file");
   for (const auto& [id, text] :
