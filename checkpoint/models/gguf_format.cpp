@@ -81,8 +81,8 @@ std::string_view mixed_type(std::string_view name, const GgufExport& settings) {
 /// Tensors that llama.cpp takes in F32 alone.
 bool is_plain(const ExportTensor& tensor) {
   return tensor.shape.size() < 2 || tensor.name.ends_with("_norm.weight") ||
-         has_part(tensor.name, "ffn_gate_inp") || tensor.name.starts_with("position_embd.") ||
-         !tensor.name.ends_with(".weight");
+         has_part(tensor.name, "ffn_gate_inp") || has_part(tensor.name, ".ssm_conv1d.") ||
+         tensor.name.starts_with("position_embd.") || !tensor.name.ends_with(".weight");
 }
 
 /// encode_blocks() on all cores; the bytes are those of one. False: a value that the type cannot

@@ -15,6 +15,8 @@
 #include "engine/model/blocks/attention_block.hpp"
 #include "engine/model/blocks/latent_attention_block.hpp"
 #include "engine/model/blocks/mlp_block.hpp"
+#include "engine/model/blocks/state_space/mamba2_block.hpp"
+#include "engine/model/blocks/state_space/mamba_block.hpp"
 #include "engine/model/config_json/rope_config.hpp"
 #include "engine/model/experts/experts_block.hpp"
 
@@ -24,6 +26,8 @@ namespace {
 using engine::AttentionSpec;
 using engine::ExpertsSpec;
 using engine::LatentAttentionSpec;
+using engine::Mamba2Spec;
+using engine::MambaSpec;
 using engine::MlpSpec;
 using Json = nlohmann::ordered_json;
 
@@ -508,6 +512,93 @@ void add_gpt_oss(Maker& maker) {
   }
 }
 
+/// What scans of both kinds have.
+template <class Mixer>
+void add_scans(Maker& maker, const Mixer& mixer, std::int64_t inner, std::int64_t rank) {
+  maker.count("ssm.conv_kernel", mixer.taps);
+  maker.count("ssm.inner_size", inner);
+  maker.count("ssm.state_size", mixer.states);
+  maker.count("ssm.time_step_rank", rank);
+  maker.require(!mixer.bias, "biases of the scans' maps");
+  maker.require(mixer.conv_bias, "convolutions without biases");
+}
+
+/// Sizes of a model of scans alone. llama.cpp's converter writes that context, too.
+void add_scan_sizes(Maker& maker) {
+  constexpr std::int64_t any_context = std::int64_t{1} << 20;
+  const engine::ModelSpec& model = maker.model();
+  maker.count("block_count", static_cast<std::int64_t>(model.layers.size()));
+  maker.count("context_length", any_context);
+  maker.count("embedding_length", model.embedding_dim);
+  maker.count("vocab_size", model.vocab_size);
+  maker.count("feed_forward_length", 0);
+  maker.count("attention.head_count", 0);
+  maker.real("attention.layer_norm_rms_epsilon", static_cast<double>(model.final_norm.eps));
+}
+
+/// Channels of Mamba's mixer, of which llama.cpp has twice the model's width alone.
+void add_channels(Maker& maker, const MambaSpec& mixer) {
+  add_scans(maker, mixer, mixer.inner, mixer.step_rank);
+  maker.require(mixer.inner == 2 * maker.model().embedding_dim,
+                "another expand than 2 of Mamba's channels");
+}
+
+void add_mamba(Maker& maker) {
+  const auto& mixer = engine::block_of<MambaSpec>(maker.model().layers.front());
+  add_scan_sizes(maker);
+  add_channels(maker, mixer);
+  const bool norms = mixer.norms == engine::ScanNorms::plain;
+  maker.own("ssm.dt_b_c_rms", norms);
+  if (norms && mixer.norm_eps != maker.model().final_norm.eps) {
+    maker.note(
+        fmt::format("llama.cpp has one epsilon for all norms, {:.6g}: those of steps, B and "
+                    "C have {:.6g} here",
+                    maker.model().final_norm.eps, mixer.norm_eps));
+  }
+}
+
+void add_mamba2(Maker& maker) {
+  const auto& mixer = engine::block_of<Mamba2Spec>(maker.model().layers.front());
+  add_scan_sizes(maker);
+  add_scans(maker, mixer, mixer.inner(), mixer.heads);
+  maker.count("ssm.group_count", mixer.groups);
+  maker.require(mixer.least_step == 0.0F && std::isinf(mixer.most_step), "time_step_limit");
+}
+
+/// Jamba: layers without attention have no heads of keys.
+void add_jamba(Maker& maker) {
+  const engine::ModelSpec& model = maker.model();
+  const AttentionSpec* attention = nullptr;
+  const MambaSpec* mixer = nullptr;
+  const ExpertsSpec* experts = nullptr;
+  std::vector<std::int32_t> kv_heads;
+  for (const engine::LayerSpec& layer : model.layers) {
+    const auto* own = engine::find_block<AttentionSpec>(layer);
+    kv_heads.push_back(own == nullptr ? 0 : static_cast<std::int32_t>(own->kv_heads));
+    attention = own == nullptr ? attention : own;
+    mixer = mixer == nullptr ? engine::find_block<MambaSpec>(layer) : mixer;
+    experts = experts == nullptr ? engine::find_block<ExpertsSpec>(layer) : experts;
+  }
+  if (attention == nullptr || mixer == nullptr) {
+    maker.refuse("a Jamba of one kind of layers");
+    return;
+  }
+  const std::int64_t heads = attention->heads;
+  maker.require(heads * attention->head_dim == model.embedding_dim,
+                "heads that are not as wide as the model together");
+  maker.count("block_count", static_cast<std::int64_t>(model.layers.size()));
+  maker.count("context_length", model.max_positions);
+  maker.count("embedding_length", model.embedding_dim);
+  maker.count("vocab_size", model.vocab_size);
+  maker.count("feed_forward_length", count_of(maker.config(), "intermediate_size", 0));
+  maker.count("attention.head_count", heads);
+  maker.own("attention.head_count_kv", std::move(kv_heads));
+  maker.real("attention.layer_norm_rms_epsilon", static_cast<double>(model.final_norm.eps));
+  add_channels(maker, *mixer);
+  maker.count("expert_count", experts == nullptr ? 1 : experts->experts);
+  maker.count("expert_used_count", experts == nullptr ? 1 : experts->slots);
+}
+
 struct Family {
   std::string_view architecture;  ///< ModelSpec's.
   std::string_view name;          ///< llama.cpp's.
@@ -533,6 +624,10 @@ constexpr std::array kFamilies = {
     Family{"olmo3", "olmo2", add_olmo},
     Family{"gpt2", "gpt2", add_gpt2},
     Family{"gpt_neox", "gptneox", add_gpt_neox},
+    Family{"mamba", "mamba", add_mamba},
+    Family{"falcon_mamba", "mamba", add_mamba},
+    Family{"mamba2", "mamba2", add_mamba2},
+    Family{"jamba", "jamba", add_jamba},
 };
 
 const Family* family_of(std::string_view architecture) {

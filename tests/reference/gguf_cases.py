@@ -105,7 +105,7 @@ CASES = {
     "gpt2_untied": ("gpt2", "gpt2", {"tie_word_embeddings": False}),
     "neox": ("gptneox", "gpt_neox", rope(PLAIN, 10000.0, partial_rotary_factor=0.5)),
     "mamba": ("mamba", "mamba", {**SCANS, "tie_word_embeddings": True}),
-    "falcon_mamba": ("mamba", "falcon_mamba", {**SCANS, "tie_word_embeddings": False, "use_conv_bias": False}),
+    "falcon_mamba": ("mamba", "falcon_mamba", {**SCANS, "tie_word_embeddings": False}),
     "mamba2": ("mamba2", "mamba2", {**HEADS, "tie_word_embeddings": False}),
     "jamba": ("jamba", "jamba", {**JAMBA, **EXPERTS}),
     "jamba_dense": ("jamba", "jamba", {**JAMBA, "num_experts": 1, "num_experts_per_tok": 1, "tie_word_embeddings": True}),
