@@ -10,6 +10,7 @@
 #include "data/examples/prepare_rows.hpp"
 #include "data/prepare/prepare.hpp"
 #include "run/plan/run_plan.hpp"
+#include "storage/inputs/input_folder.hpp"
 
 namespace train::cli {
 namespace {
@@ -118,8 +119,33 @@ Status check_inputs(const std::vector<std::string>& inputs) {
   return {};
 }
 
-Status prepare(const PrepareOptions& options) {
-  TRAIN_RETURN_IF_ERROR(check_inputs(options.inputs));
+/// The inputs with the data files of each folder in its place.
+Result<std::vector<std::string>> without_folders(const std::vector<std::string>& inputs) {
+  std::vector<std::string> files;
+  std::error_code ignored;
+  for (const std::string& input : inputs) {
+    if (!std::filesystem::is_directory(input, ignored)) {
+      files.push_back(input);
+      continue;
+    }
+    auto folder = storage::list_input_folder(input);
+    if (!folder) {
+      return user_error(fmt::format("--input {}", folder.error().message));
+    }
+    for (const std::string& note : folder->notes) {
+      log_info(fmt::format("input_folder {}", note));
+    }
+    for (const std::filesystem::path& file : folder->files) {
+      files.push_back(file.string());
+    }
+  }
+  return files;
+}
+
+Status prepare(const PrepareOptions& given) {
+  TRAIN_RETURN_IF_ERROR(check_inputs(given.inputs));
+  PrepareOptions options = given;
+  options.inputs = TRAIN_TRY(without_folders(given.inputs));
   std::error_code ignored;
   if (std::filesystem::exists(options.out, ignored) &&
       !std::filesystem::is_directory(options.out, ignored)) {
@@ -242,11 +268,12 @@ void describe_data_prepare(CommandSyntaxes& commands) {
   PrepareOptions& options = command.runs(prepare);
   command.app
       .add_option("--input", options.inputs,
-                  "Texts, or JSON lines, JSON arrays, CSV, TSV or Parquet with a member \"text\" "
-                  "(or others, for rows); recognised by content; may be compressed by gzip, "
-                  "Zstandard, xz or bzip2")
+                  "Texts, or JSON lines, JSON arrays, CSV, TSV, Parquet or Arrow with a member "
+                  "\"text\" (or others, for rows); recognised by content; may be compressed by "
+                  "gzip, Zstandard, xz or bzip2; or a folder of such files, of "
+                  "datasets.save_to_disk, or of a data set in the Hugging Face cache")
       ->required()
-      ->type_name("FILE");
+      ->type_name("FILE|DIR");
   command.text("--out", options.out, "Directory to write, created if missing", "DIR")->required();
   command
       .text("--tokenizer", options.tokenizer,

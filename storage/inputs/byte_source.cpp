@@ -93,21 +93,28 @@ class PackedSource : public ByteSource {
 
 constexpr std::string_view kParquetMagic = "PAR1";
 constexpr std::string_view kParquetEnding = ".parquet";
+constexpr std::string_view kArrowEnding = ".arrow";
+// An IPC file, and the mark of a message that every IPC stream begins with.
+constexpr std::string_view kArrowFileMagic = "ARROW1";
+constexpr std::string_view kArrowStreamMark = "\xff\xff\xff\xff";
 
-/// Rejects a file named as compressed or Parquet whose content is not: its raw bytes are never
-/// wanted.
+/// Rejects a file named as compressed, Parquet or Arrow whose content is not: its raw bytes are
+/// never wanted.
 Status check_ending(const std::filesystem::path& path) {
   const std::string ending = lower_case(path.extension().string());
   const auto formats = packed_formats();
   const auto named = std::find_if(formats.begin(), formats.end(), [&](const PackedFormat& format) {
     return format.ending == ending;
   });
-  if (named == formats.end() && ending != kParquetEnding) {
+  if (named == formats.end() && ending != kParquetEnding && ending != kArrowEnding) {
     return {};
   }
+  const std::string_view name = named != formats.end()     ? std::string_view(named->name)
+                                : ending == kParquetEnding ? "Parquet"
+                                                           : "Arrow";
   return user_error(fmt::format(
       "{}: is named {}, but is not {}: damaged, or another format; fetch it again, or rename it",
-      path.string(), ending, named == formats.end() ? "Parquet" : named->name));
+      path.string(), ending, name));
 }
 
 }  // namespace
@@ -117,7 +124,10 @@ Result<std::unique_ptr<ByteSource>> open_byte_source(const std::filesystem::path
   std::string head(std::min<std::uint64_t>(kPackedHeadBytes, file.size_bytes()), '\0');
   TRAIN_RETURN_IF_ERROR(file.read(0, std::as_writable_bytes(std::span(head))));
   if (head.starts_with(kParquetMagic)) {
-    return open_parquet_source(path);
+    return open_row_source(path, RowFormat::parquet);
+  }
+  if (head.starts_with(kArrowFileMagic) || head.starts_with(kArrowStreamMark)) {
+    return open_row_source(path, RowFormat::arrow);
   }
   std::unique_ptr<ByteSource> source;
   if (const PackedFormat* const format = packed_format_of(head)) {

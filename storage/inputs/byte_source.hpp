@@ -25,9 +25,9 @@ class ByteSource {
 };
 
 /// Opens by content, whatever the name: formats of unpacker.hpp are decompressed, rows of a Parquet
-/// file become JSON lines (by python3 with pyarrow), everything else is passed through. Holds a few
-/// MiB. Errors (user): missing, not a regular file; a name of a compressed or Parquet file with
-/// other content; no python3 with pyarrow, with what to install.
+/// or Arrow file become JSON lines (by python3 with pyarrow), everything else is passed through.
+/// Holds a few MiB. Errors (user): missing, not a regular file; a name of a compressed, Parquet or
+/// Arrow file with other content; no python3 with pyarrow, with what to install.
 [[nodiscard]] Result<std::unique_ptr<ByteSource>> open_byte_source(
     const std::filesystem::path& path);
 

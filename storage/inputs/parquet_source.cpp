@@ -19,14 +19,17 @@
 namespace train::storage {
 namespace {
 
-/// Arguments: the descriptor to write to, the file. Dates and bytes become text, and numbers that
-/// JSON lacks become null, so that no row is lost for such a column. A struct has every member that
-/// any row has, null where a row lacks it: those are omitted.
-constexpr const char* kParquetScript = R"PYTHON(
+/// Arguments: the descriptor to write to, the file, its format. Dates and bytes become text, and
+/// numbers that JSON lacks become null, so that no row is lost for such a column. A struct has
+/// every member that any row has, null where a row lacks it: those are omitted.
+constexpr const char* kRowScript = R"PYTHON(
 import json, math, sys
 out = open(int(sys.argv[1]), "w", encoding="utf-8", errors="replace", newline="\n")
 try:
-    import pyarrow.parquet
+    if sys.argv[3] == "Parquet":
+        import pyarrow.parquet
+    else:
+        import pyarrow.ipc
 except Exception as error:
     print(f"no pyarrow ({error})", file=sys.stderr)
     sys.exit(3)
@@ -48,11 +51,22 @@ def line(row):
         return json.dumps(row, ensure_ascii=False, allow_nan=False, default=other)
     except ValueError:
         return json.dumps(finite(row), ensure_ascii=False, allow_nan=False, default=other)
+def batches(path, form):
+    if form == "Parquet":
+        with pyarrow.parquet.ParquetFile(path) as file:
+            yield from file.iter_batches(batch_size=1024)
+        return
+    source = pyarrow.memory_map(path)
+    if source.read_buffer(6).to_pybytes() == b"ARROW1":
+        file = pyarrow.ipc.open_file(source)
+        yield from (file.get_batch(at) for at in range(file.num_record_batches))
+        return
+    source.seek(0)
+    yield from pyarrow.ipc.open_stream(source)
 try:
-    with pyarrow.parquet.ParquetFile(sys.argv[2]) as file:
-        for batch in file.iter_batches(batch_size=1024):
-            for row in batch.to_pylist():
-                out.write(line(row) + "\n")
+    for batch in batches(sys.argv[2], sys.argv[3]):
+        for row in batch.to_pylist():
+            out.write(line(row) + "\n")
     out.close()
 except Exception as error:
     print(" ".join(str(error).split()), file=sys.stderr)
@@ -61,10 +75,12 @@ except Exception as error:
 constexpr int kNoPyarrowCode = 3;
 
 /// Rows that a process writes to a pipe.
-class ParquetSource : public ByteSource {
+class RowSource : public ByteSource {
  public:
-  ParquetSource(std::filesystem::path path, Process process, Descriptor rows, Descriptor errors)
+  RowSource(std::filesystem::path path, const char* format, Process process, Descriptor rows,
+            Descriptor errors)
       : path_(std::move(path)),
+        format_(format),
         process_(std::move(process)),
         rows_(std::move(rows)),
         errors_(std::move(errors)) {}
@@ -106,16 +122,17 @@ class ParquetSource : public ByteSource {
     said.erase(said.find_last_not_of('\n') + 1);
     if (end_->exit_code == kNoPyarrowCode) {
       return user_error(fmt::format(
-          "{}: Parquet needs python3 with pyarrow, but there is {}; install it with `pip install "
+          "{}: {} needs python3 with pyarrow, but there is {}; install it with `pip install "
           "pyarrow`, or give the rows as .jsonl",
-          path_.string(), said));
+          path_.string(), format_, said));
     }
     return user_error(
-        fmt::format("{}: not readable as Parquet: {}", path_.string(),
+        fmt::format("{}: not readable as {}: {}", path_.string(), format_,
                     said.empty() ? fmt::format("its reader ended by {}", end_->text()) : said));
   }
 
   std::filesystem::path path_;
+  const char* format_;
   Process process_;
   Descriptor rows_;
   Descriptor errors_;
@@ -137,27 +154,29 @@ Result<Pipe> make_pipe() {
 
 }  // namespace
 
-Result<std::unique_ptr<ByteSource>> open_parquet_source(const std::filesystem::path& path) {
+Result<std::unique_ptr<ByteSource>> open_row_source(const std::filesystem::path& path,
+                                                    RowFormat format) {
+  const char* const name = format == RowFormat::parquet ? "Parquet" : "Arrow";
   TRAIN_RETURN_IF_ERROR(InputFile::open(path));
   const auto program = find_program("python3");
   if (!program) {
     return user_error(fmt::format(
-        "{}: Parquet needs python3 with pyarrow, but there is no python3; install both, or give "
+        "{}: {} needs python3 with pyarrow, but there is no python3; install both, or give "
         "the rows as .jsonl",
-        path.string()));
+        path.string(), name));
   }
   const auto absolute = TRAIN_TRY(absolute_path(path));
   auto rows = TRAIN_TRY(make_pipe());
   auto errors = TRAIN_TRY(make_pipe());
   const std::array<int, 1> inherited = {rows.to.get()};
   auto process = Process::start(
-      {*program, "-c", kParquetScript, std::to_string(rows.to.get()), absolute.string()},
+      {*program, "-c", kRowScript, std::to_string(rows.to.get()), absolute.string(), name},
       {.inherited = inherited, .errors = errors.to.get()});
   if (!process) {
     return failure(fmt::format("{}: {}", *program, process.error().message));
   }
-  std::unique_ptr<ByteSource> source = std::make_unique<ParquetSource>(
-      path, std::move(*process), std::move(rows.from), std::move(errors.from));
+  std::unique_ptr<ByteSource> source = std::make_unique<RowSource>(
+      path, name, std::move(*process), std::move(rows.from), std::move(errors.from));
   return source;
 }
 

@@ -172,6 +172,21 @@ pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), sys.argv[1], row_gr
                             compression="zstd")
 )";
 
+/// The same for an Arrow file: a stream in batches of 700 rows or, with a second argument, a file.
+constexpr const char* arrow_writer = R"(
+import sys
+try:
+    import pyarrow, pyarrow.ipc
+except ImportError:
+    sys.exit(3)
+rows = [{"messages": [{"role": "user", "content": "\u8239"}], "other": None,
+         "text": "one" + str(i)} for i in range(2500)]
+table = pyarrow.Table.from_pylist(rows)
+new = pyarrow.ipc.new_file if len(sys.argv) > 2 else pyarrow.ipc.new_stream
+with new(sys.argv[1], table.schema) as writer:
+    writer.write_table(table, 700)
+)";
+
 /// Another module pyarrow for the Python programs of a test, for as long as this lives.
 class PyarrowDouble {
  public:
@@ -235,6 +250,54 @@ TEST_CASE("byte source: a Parquet file's rows are lines of JSON, whatever else i
   }
 }
 
+namespace {
+
+/// False: there is no pyarrow.
+bool check_arrow_rows(bool as_file) {
+  const TempDirectory directory;
+  const std::string path = (directory / "rows.arrow").string();
+  write_bytes(directory / "write.py", arrow_writer);
+  constexpr int no_pyarrow = 3;
+  std::vector<std::string> words = {find_program("python3").value(),
+                                    (directory / "write.py").string(), path};
+  if (as_file) {
+    words.emplace_back("file");
+  }
+  auto writer = Process::start(words, {});
+  REQUIRE(writer.ok());
+  if (const int code = writer->reap().exit_code; code != 0) {
+    REQUIRE(code == no_pyarrow);
+    return false;
+  }
+  std::uint64_t lines = 0;
+  auto reader = InputReader::open(path);
+  REQUIRE(reader.ok());
+  REQUIRE(reader->layout() == InputLayout::json_lines);
+  REQUIRE(reader->read_records([&](const InputRecord& line) -> Status {
+    const auto row = nlohmann::json::parse(line.text);
+    REQUIRE(row.at("text") == "one" + std::to_string(lines++));
+    REQUIRE(row.at("messages")[0].at("content") == "\u8239");
+    REQUIRE_FALSE(row.contains("other"));
+    return {};
+  }));
+  REQUIRE(lines == 2500);
+  return true;
+}
+
+}  // namespace
+
+TEST_CASE("byte source: rows of Arrow streams and files are lines of JSON", "[storage][examples]") {
+  for (const bool as_file : {false, true}) {
+    {
+      const PyarrowDouble stands_for_it;
+      REQUIRE(check_arrow_rows(as_file));
+    }
+    if (!check_arrow_rows(as_file)) {
+      WARN("not compared with pyarrow itself, which python3 does not have");
+    }
+  }
+}
+
 TEST_CASE("byte source: the content says how a file is compressed, and its name does not",
           "[storage][examples]") {
   const TempDirectory directory;
@@ -249,7 +312,7 @@ TEST_CASE("byte source: the content says how a file is compressed, and its name 
     REQUIRE(read.ok());
     REQUIRE(*read == text);
   }
-  for (const char* const name : {"e.gz", "e.xz", "e.BZ2", "e.zst", "e.parquet"}) {
+  for (const char* const name : {"e.gz", "e.xz", "e.BZ2", "e.zst", "e.parquet", "e.arrow"}) {
     write_bytes(directory / name, "text that somebody named so");
     const auto read = all_of(directory / name);
     REQUIRE_FALSE(read.ok());

@@ -1,4 +1,4 @@
-"""Stands for PyPI's pyarrow where that is not installed, as far as Parquet inputs need it: columns of structs,
+"""Stands for PyPI's pyarrow where that is not installed, as far as inputs need it: columns of structs,
 in which every struct has the members of all, as null where it has none."""
 
 
@@ -16,6 +16,8 @@ def filled(values):
 
 
 class Table:
+    schema = None
+
     def __init__(self, rows):
         self.rows = rows
 
@@ -25,3 +27,27 @@ class Table:
 
     def to_pylist(self):
         return self.rows
+
+
+class Bytes:
+    def __init__(self, data):
+        self.data = data
+
+    def to_pybytes(self):
+        return self.data
+
+
+class memory_map:
+    """A file that is read from where the last read ended."""
+
+    def __init__(self, path):
+        with open(path, "rb") as file:
+            self.data = file.read()
+        self.at = 0
+
+    def read_buffer(self, count):
+        self.at += count
+        return Bytes(self.data[self.at - count:self.at])
+
+    def seek(self, at):
+        self.at = at
