@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/text/ascii.hpp"
+#include "configs/fields/source_table.hpp"
 
 namespace train::configs {
 namespace {
@@ -37,7 +38,9 @@ const std::pair<const std::string, std::string>* named_key(std::string_view text
   const std::pair<const std::string, std::string>* first = nullptr;
   std::size_t first_at = std::string_view::npos;
   for (const auto& entry : places.by_key) {
-    if (const std::size_t at = find_key(text, entry.first); at < first_at) {
+    // Of keys at one position the longest, "data.sources[1].dir": it comes last.
+    if (const std::size_t at = find_key(text, entry.first);
+        at != std::string_view::npos && at <= first_at) {
       first = &entry;
       first_at = at;
     }
@@ -74,9 +77,9 @@ std::vector<std::string> paths_of(const Field& field, const RunConfig& config) {
   return texts == nullptr ? std::vector<std::string>() : **texts;
 }
 
-/// Given key whose path the text begins with, or null.
-const Field* key_of_path(std::string_view text, const RunConfig& config,
-                         const KeyPositions& places) {
+/// Given key whose path the text begins with; empty: none.
+std::string key_of_path(std::string_view text, const RunConfig& config,
+                        const KeyPositions& places) {
   for (const Field& field : all_fields()) {
     if (!field.unit.starts_with("path") || !places.by_key.contains(field.key())) {
       continue;
@@ -84,10 +87,15 @@ const Field* key_of_path(std::string_view text, const RunConfig& config,
     const std::vector<std::string> paths = paths_of(field, config);
     if (std::any_of(paths.begin(), paths.end(),
                     [&](const std::string& path) { return begins_with_path(text, path); })) {
-      return &field;
+      return field.key();
     }
   }
-  return nullptr;
+  for (std::size_t i = 0; i < config.data.sources.size(); ++i) {
+    if (begins_with_path(text, config.data.sources[i].dir)) {
+      return source_key(i, "dir");
+    }
+  }
+  return {};
 }
 
 }  // namespace
@@ -100,8 +108,8 @@ Error with_place(Error error, const RunConfig& config, const KeyPositions& place
   }
   if (const auto* key = named_key(text, places)) {
     error.message = fmt::format("{}: {}", key->second, text);
-  } else if (const Field* field = key_of_path(text, config, places)) {
-    error.message = fmt::format("{}: {}: {}", places.of(field->key()), field->key(), text);
+  } else if (const std::string path = key_of_path(text, config, places); !path.empty()) {
+    error.message = fmt::format("{}: {}: {}", places.of(path), path, text);
   }
   return error;
 }

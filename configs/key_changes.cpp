@@ -12,6 +12,7 @@
 
 #include "base/check.hpp"
 #include "base/text/one_line.hpp"
+#include "configs/fields/source_table.hpp"
 #include "configs/fields/toml_text.hpp"
 #include "configs/load_config.hpp"
 #include "configs/scaling/scaling.hpp"
@@ -124,10 +125,11 @@ class Walk {
     // "section.name" of "section.name[2].part"
     const std::size_t name = path.find('.');
     const std::size_t end = name == std::string::npos ? name : path.find_first_of(".[", name + 1);
+    const Field* const whole = find_field(path);  // "train.stop_after.patience"
     changes_.push_back({.path = path,
                         .before = std::move(before),
                         .now = std::move(now),
-                        .field = find_field(path.substr(0, end))});
+                        .field = whole != nullptr ? whole : find_field(path.substr(0, end))});
   }
 
   std::vector<KeyChange> changes_;
@@ -174,6 +176,15 @@ std::string_view fixed_because(BetweenStarts rule) {
 }
 
 }  // namespace
+
+BetweenStarts KeyChange::rule() const {
+  if (const SourceMember* member = parse_source_path(path).member) {
+    return member->between_starts;
+  }
+  return follows_length     ? BetweenStarts::warns
+         : field == nullptr ? BetweenStarts::state
+                            : field->between_starts;
+}
 
 std::string_view KeyChange::before_text() const {
   return before.empty() ? "not set" : std::string_view(before);

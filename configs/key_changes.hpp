@@ -20,11 +20,8 @@ struct KeyChange {
   /// The value is derived from run.steps, before and now (a cut warm-up, a scaling rule's decay).
   bool follows_length = false;
 
-  [[nodiscard]] BetweenStarts rule() const {
-    return follows_length     ? BetweenStarts::warns
-           : field == nullptr ? BetweenStarts::state
-                              : field->between_starts;
-  }
+  /// Of a member of a source: its own.
+  [[nodiscard]] BetweenStarts rule() const;
   /// Values for display: "not set" if missing.
   [[nodiscard]] std::string_view before_text() const;
   [[nodiscard]] std::string_view now_text() const;

@@ -20,6 +20,7 @@
 #include "configs/fields/field_table.hpp"
 #include "configs/fields/named_options.hpp"
 #include "configs/fields/optimizer_table.hpp"
+#include "configs/fields/source_table.hpp"
 #include "configs/nearest.hpp"
 #include "configs/other_words.hpp"
 #include "configs/scaling/scaling.hpp"
@@ -63,6 +64,9 @@ std::string wanted_text(const Field& field) {
   }
   if (type == "list of texts") {
     return "a list of texts in quotes";
+  }
+  if (type == "list of tables") {
+    return fmt::format("a list of tables: [[{}]], or [{{dir = ...}}, ...]", field.key());
   }
   return fmt::format("{} {}", type == "integer" ? "an" : "a", type);
 }
@@ -142,21 +146,68 @@ Status assign(const Field& field, const toml::node& node, const std::string& pla
   return std::visit(
       [&](auto* target) -> Status {
         using Value = std::remove_pointer_t<decltype(target)>;
-        const std::optional<Value> value = read_value<Value>(field, node);
-        if (!value.has_value()) {
-          return user_error(fmt::format("{}: {} must be {}, found {}", place, field.key(),
-                                        wanted_text(field), found_text(node)));
-        }
-        if constexpr (std::is_same_v<Value, std::uint64_t>) {
-          if (*node.value<std::int64_t>() < 0) {
+        if constexpr (std::is_same_v<Value, std::vector<DataSource>>) {
+          TRAIN_CHECK(false, "{} is read table by table", field.key());
+        } else {
+          const std::optional<Value> value = read_value<Value>(field, node);
+          if (!value.has_value()) {
             return user_error(fmt::format("{}: {} must be {}, found {}", place, field.key(),
-                                          allowed_values(field), found_text(node)));
+                                          wanted_text(field), found_text(node)));
           }
+          if constexpr (std::is_same_v<Value, std::uint64_t>) {
+            if (*node.value<std::int64_t>() < 0) {
+              return user_error(fmt::format("{}: {} must be {}, found {}", place, field.key(),
+                                            allowed_values(field), found_text(node)));
+            }
+          }
+          *target = *value;
+          return {};
+        }
+      },
+      field.locate(config));
+}
+
+/// Sets one member of a table of data.sources; `key` is its name in messages.
+Status assign_member(const SourceMember& member, const toml::node& node, const std::string& place,
+                     const std::string& key, DataSource& source) {
+  const auto refused = [&] {
+    const std::string_view type = type_name(member);
+    return user_error(fmt::format("{}: {} must be {}, found {}", place, key,
+                                  type == "text"      ? "text in quotes"
+                                  : type == "integer" ? "an integer"
+                                                      : "a number",
+                                  found_text(node)));
+  };
+  return std::visit(
+      [&](auto* target) -> Status {
+        using Value = std::remove_pointer_t<decltype(target)>;
+        // An integer is a number, too; a number is no integer.
+        const bool fits = std::is_same_v<Value, std::string> ? node.is_string()
+                          : std::is_same_v<Value, double>    ? node.is_number()
+                                                             : node.is_integer();
+        const std::optional<Value> value = fits ? node.value<Value>() : std::nullopt;
+        if (!value) {
+          return refused();
         }
         *target = *value;
         return {};
       },
-      field.locate(config));
+      member.locate(source));
+}
+
+/// True if the key is a table of others, as "train.stop_after" is.
+bool has_members(std::string_view key) {
+  return std::ranges::any_of(all_fields(), [&](const Field& field) {
+    return field.key().starts_with(fmt::format("{}.", key));
+  });
+}
+
+std::vector<std::string> member_names() {
+  std::vector<std::string> names;
+  for (const SourceMember& member : source_members()) {
+    names.emplace_back(member.name);
+  }
+  return names;
 }
 
 std::vector<std::string> all_keys() {
@@ -214,7 +265,10 @@ class Loader {
   Result<RunConfig> finish() {
     const bool read = mistakes_.none();
     for (const Field& field : all_fields()) {
-      if (read && field.required && !places_.by_key.contains(field.key())) {
+      if (field.key() == "data.dir" && !config_.data.sources.empty() &&
+          !places_.by_key.contains(field.key())) {
+        config_.data.dir = config_.data.sources.front().dir;
+      } else if (read && field.required && !places_.by_key.contains(field.key())) {
         mistakes_.add(
             user_error(fmt::format("{}: {} is missing; add {} = ... under [{}] ({})", places_.file,
                                    field.key(), field.name, field.section, field.sentence)));
@@ -261,11 +315,82 @@ class Loader {
       return user_error(fmt::format("{}: wants section.key=value", place));
     }
     const std::string key = text.substr(0, equals);
+    if (key.starts_with("data.sources[")) {
+      return override_member(key, text.substr(equals + 1), place);
+    }
     const Field* field = find_field(key);
     if (field == nullptr) {
-      return unknown_key(place, key);
+      return has_members(key) ? override_table(key, text.substr(equals + 1), place)
+                              : unknown_key(place, key);
     }
     return read_override_value(*field, text.substr(equals + 1), place);
+  }
+
+  /// Sets one member of a source that the file names: "data.sources[1].weight=3".
+  Status override_member(const std::string& key, const std::string& value,
+                         const std::string& place) {
+    const SourcePath path = parse_source_path(key);
+    std::vector<DataSource>& sources = config_.data.sources;
+    if (path.member == nullptr || path.index >= sources.size()) {
+      return user_error(fmt::format(
+          "{}: \"{}\" is no member of a source; sources are numbered from 0 to {}, and have {}",
+          place, one_line(key), static_cast<std::int64_t>(sources.size()) - 1,
+          fmt::join(member_names(), ", ")));
+    }
+    if (type_name(*path.member) == "text" && !value.starts_with('"') && !value.starts_with('\'')) {
+      return take_member(path, toml::value<std::string>(value), place);
+    }
+    try {
+      const toml::table parsed = toml::parse(fmt::format("value = {}", one_line(value)));
+      return take_member(path, *parsed.get("value"), place);
+    } catch (const toml::parse_error&) {
+      return take_member(path, toml::value<std::string>(value), place);  // Says what it must be.
+    }
+  }
+
+  Status take_member(const SourcePath& path, const toml::node& node, const std::string& place) {
+    const std::string key = source_key(path.index, path.member->name);
+    TRAIN_RETURN_IF_ERROR(
+        assign_member(*path.member, node, place, key, config_.data.sources[path.index]));
+    places_.by_key[key] = place;
+    return {};
+  }
+
+  /// Reads the tables of data.sources in the place of those before.
+  Status take_sources(const Field& field, const toml::node& node, const std::string& place) {
+    const toml::array* tables = node.as_array();
+    if (tables == nullptr ||
+        !std::ranges::all_of(*tables, [](const toml::node& each) { return each.is_table(); })) {
+      return user_error(
+          fmt::format("{}: {} must be {}, found {}", place, field.key(), wanted_text(field),
+                      tables == nullptr ? found_text(node) : "an array of other values"));
+    }
+    std::erase_if(places_.by_key,
+                  [&](const auto& entry) { return entry.first.starts_with(field.key()); });
+    config_.data.sources.assign(tables->size(), {});
+    places_.by_key[field.key()] = place;
+    for (std::size_t index = 0; index < tables->size(); ++index) {
+      read_source(index, *tables->get(index)->as_table(), place);
+    }
+    return {};
+  }
+
+  void read_source(std::size_t index, const toml::table& table, const std::string& place) {
+    const bool of_file = !place.starts_with("--set ");
+    const auto place_in = [&](const toml::source_region& region) {
+      return of_file ? place_of(places_.file, region) : place;
+    };
+    places_.by_key[fmt::format("data.sources[{}]", index)] = place_in(table.source());
+    for (const auto& [name, node] : table) {
+      const std::string key = source_key(index, name.str());
+      const std::string here = place_in(name.source());
+      const SourceMember* member = find_source_member(name.str());
+      mistakes_.add(
+          member == nullptr
+              ? user_error(fmt::format("{}: unknown key \"{}\"{}", here, one_line(key),
+                                       did_you_mean(std::string(name.str()), member_names())))
+              : take_member({.index = index, .member = member}, node, here));
+    }
   }
 
   void read_root(const toml::table& root) {
@@ -293,12 +418,34 @@ class Loader {
       const std::string key = fmt::format("{}.{}", section, name.str());
       const std::string place = place_of(places_.file, name.source());
       const Field* field = find_field(key);
-      if (field == nullptr) {
-        mistakes_.add(unknown_key(place, key));
-        continue;
+      if (field == nullptr && node.is_table() && has_members(key)) {
+        read_section(key, *node.as_table());
+      } else {
+        mistakes_.add(field == nullptr ? unknown_key(place, key) : take(*field, node, place));
       }
-      mistakes_.add(take(*field, node, place));
     }
+  }
+
+  /// Sets the keys of a table within a section: "train.stop_after={patience=3}".
+  Status override_table(const std::string& key, const std::string& value,
+                        const std::string& place) {
+    try {
+      const toml::table parsed = toml::parse(fmt::format("value = {}", one_line(value)));
+      const toml::table* members = parsed.get("value")->as_table();
+      for (const auto& [name, node] : members == nullptr ? toml::table() : *members) {
+        const std::string member = fmt::format("{}.{}", key, name.str());
+        const Field* field = find_field(member);
+        TRAIN_RETURN_IF_ERROR(field == nullptr ? unknown_key(place, member)
+                                               : take(*field, node, place));
+      }
+      if (members != nullptr) {
+        return {};
+      }
+    } catch (const toml::parse_error&) {
+      // Told as below.
+    }
+    return user_error(fmt::format("{}: {} must be a table, {{key = value, ...}}, found \"{}\"",
+                                  place, key, one_line(value)));
   }
 
   Status read_override_value(const Field& field, const std::string& value,
@@ -325,6 +472,9 @@ class Loader {
   }
 
   Status take(const Field& field, const toml::node& node, const std::string& place) {
+    if (type_name(field) == "list of tables") {
+      return take_sources(field, node, place);
+    }
     TRAIN_RETURN_IF_ERROR(assign(field, node, place, config_));
     places_.by_key[field.key()] = place;
     return {};

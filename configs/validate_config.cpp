@@ -8,6 +8,7 @@
 #include <type_traits>
 
 #include "configs/fields/field_table.hpp"
+#include "configs/fields/source_table.hpp"
 #include "configs/nearest.hpp"
 #include "configs/rules/rules.hpp"
 
@@ -77,6 +78,34 @@ Status check_numbers(const Field& field, const std::vector<std::int64_t>& values
   return {};
 }
 
+Status check_sources_values(const std::vector<DataSource>& sources, const KeyPositions& places) {
+  for (std::size_t index = 0; index < sources.size(); ++index) {
+    DataSource copy = sources[index];
+    for (const SourceMember& member : source_members()) {
+      const std::string key = source_key(index, member.name);
+      TRAIN_RETURN_IF_ERROR(std::visit(
+          [&](const auto* value) -> Status {
+            using Value = std::remove_cv_t<std::remove_pointer_t<decltype(value)>>;
+            if constexpr (std::is_same_v<Value, std::string>) {
+              return value->empty() || value->find('\0') != std::string::npos
+                         ? broken(places, key,
+                                  fmt::format("is missing or no text; add {} = ... ({})",
+                                              member.name, member.sentence))
+                         : Status();
+            } else {
+              return inside(member.limits, *value)
+                         ? Status()
+                         : broken(
+                               places, key,
+                               fmt::format("must be {}, found {}", allowed_values(member), *value));
+            }
+          },
+          member.locate(copy)));
+    }
+  }
+  return {};
+}
+
 /// Line of a message "file:12: ..."; after all lines: a message without one, and last "--set ...".
 std::int64_t line_of(std::string_view text) {
   if (text.starts_with("--set ")) {
@@ -96,7 +125,15 @@ std::int64_t line_of(std::string_view text) {
 
 const std::string& KeyPositions::of(std::string_view key) const {
   const auto found = by_key.find(key);
-  return found == by_key.end() ? file : found->second;
+  if (found != by_key.end()) {
+    return found->second;
+  }
+  // A member that is not given is where its table is: "data.sources[1].weight".
+  const std::size_t bracket = key.find('[');
+  const std::size_t member = key.find("].");
+  return member != std::string_view::npos    ? of(key.substr(0, member + 1))
+         : bracket != std::string_view::npos ? of(key.substr(0, bracket))
+                                             : file;
 }
 
 Status check_value(const Field& field, const RunConfig& config, const KeyPositions& places) {
@@ -111,6 +148,8 @@ Status check_value(const Field& field, const RunConfig& config, const KeyPositio
           return check_list(field, *value, places);
         } else if constexpr (std::is_same_v<Value, std::vector<std::int64_t>>) {
           return check_numbers(field, *value, places);
+        } else if constexpr (std::is_same_v<Value, std::vector<DataSource>>) {
+          return check_sources_values(*value, places);
         } else if constexpr (!std::is_same_v<Value, bool>) {
           if (!inside(field.limits, *value)) {  // Rejects NaN as well.
             return broken(places, field.key(),
@@ -145,9 +184,9 @@ Status validate_config(const RunConfig& config, const KeyPositions& places) {
   TRAIN_RETURN_IF_ERROR(values.result());
   Rules rules(places);
   for (const auto check :
-       {check_names, check_model, check_experts, check_sizes, check_optimizer, check_objective,
-        check_schedule, check_scaling, check_evaluation, check_checkpoint, check_memory,
-        check_parallel, check_lora, check_status}) {
+       {check_names, check_sources, check_model, check_experts, check_sizes, check_optimizer,
+        check_objective, check_schedule, check_scaling, check_evaluation, check_checkpoint,
+        check_memory, check_parallel, check_lora, check_status}) {
     check(config, rules);
   }
   return rules.result();

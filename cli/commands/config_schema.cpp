@@ -3,18 +3,23 @@
 
 #include "cli/command.hpp"
 #include "configs/fields/field_table.hpp"
+#include "configs/fields/source_table.hpp"
 
 namespace train::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-Json number_schema(const configs::Field& field, bool whole) {
+std::string with_unit(std::string_view sentence, std::string_view unit) {
+  return unit.empty() ? std::string(sentence) : fmt::format("{} ({})", sentence, unit);
+}
+
+Json number_schema(const configs::Limits& limits, bool whole) {
   const auto end = [whole](double value) {
     return whole ? Json(static_cast<std::int64_t>(value)) : Json(value);
   };
   Json schema = {{"type", whole ? "integer" : "number"}};
-  if (const configs::Limits& limits = field.limits; limits.low < limits.high) {
+  if (limits.low < limits.high) {
     if (std::isfinite(limits.low)) {
       schema[limits.low_excluded ? "exclusiveMinimum" : "minimum"] = end(limits.low);
     }
@@ -31,7 +36,34 @@ Json text_schema(const configs::Field& field) {
     schema["enum"] = configs::split_choices(field);
   }
   if (field.or_integer) {
-    return {{"anyOf", {schema, number_schema(field, /*whole=*/true)}}};
+    return {{"anyOf", {schema, number_schema(field.limits, /*whole=*/true)}}};
+  }
+  return schema;
+}
+
+/// Schema of a table of data.sources.
+Json source_schema() {
+  Json schema = {{"type", "object"}, {"additionalProperties", false}};
+  configs::DataSource defaults;
+  for (const configs::SourceMember& member : configs::source_members()) {
+    Json value = std::visit(
+        [&member](const auto* at) -> Json {
+          using Value = std::remove_cv_t<std::remove_pointer_t<decltype(at)>>;
+          Json type = {{"type", "string"}};
+          if constexpr (!std::is_same_v<Value, std::string>) {
+            type = number_schema(member.limits, std::is_integral_v<Value>);
+          }
+          if (!member.required) {
+            type["default"] = *at;
+          }
+          return type;
+        },
+        member.locate(defaults));
+    value["description"] = with_unit(member.sentence, member.unit);
+    if (member.required) {
+      schema["required"].push_back(member.name);
+    }
+    schema["properties"][std::string(member.name)] = std::move(value);
   }
   return schema;
 }
@@ -48,9 +80,11 @@ Json value_schema(const configs::Field& field, configs::RunConfig& defaults) {
         } else if constexpr (std::is_same_v<Value, std::vector<std::string>>) {
           return {{"type", "array"}, {"items", {{"type", "string"}}}};
         } else if constexpr (std::is_same_v<Value, std::vector<std::int64_t>>) {
-          return {{"type", "array"}, {"items", number_schema(field, /*whole=*/true)}};
+          return {{"type", "array"}, {"items", number_schema(field.limits, /*whole=*/true)}};
+        } else if constexpr (std::is_same_v<Value, std::vector<configs::DataSource>>) {
+          return {{"type", "array"}, {"items", source_schema()}};
         } else {
-          return number_schema(field, std::is_integral_v<Value>);
+          return number_schema(field.limits, std::is_integral_v<Value>);
         }
       },
       field.locate(defaults));
@@ -59,7 +93,10 @@ Json value_schema(const configs::Field& field, configs::RunConfig& defaults) {
 Json default_of(const configs::Field& field, configs::RunConfig& defaults) {
   return std::visit(
       [&field](auto* value) -> Json {
-        if constexpr (std::is_same_v<std::remove_pointer_t<decltype(value)>, std::string>) {
+        using Value = std::remove_pointer_t<decltype(value)>;
+        if constexpr (std::is_same_v<Value, std::vector<configs::DataSource>>) {
+          return Json::array();
+        } else if constexpr (std::is_same_v<Value, std::string>) {
           const auto number = field.or_integer ? configs::whole_number(*value) : std::nullopt;
           return number ? Json(*number) : Json(*value);
         } else {
@@ -79,9 +116,11 @@ Status print_schema(const SchemaOptions& /*options*/) {
       section = {{"type", "object"}, {"additionalProperties", false}};
     }
     Json schema = value_schema(field, defaults);
-    schema["description"] = field.unit.empty() ? std::string(field.sentence)
-                                               : fmt::format("{} ({})", field.sentence, field.unit);
-    if (field.required) {
+    schema["description"] = with_unit(field.sentence, field.unit);
+    if (field.key() == "data.dir") {
+      section["anyOf"] = {{{"required", {"dir"}}}, {{"required", {"sources"}}}};
+      needed.push_back(field.section);
+    } else if (field.required) {
       if (!section.contains("required")) {
         needed.push_back(field.section);
       }
@@ -89,7 +128,16 @@ Status print_schema(const SchemaOptions& /*options*/) {
     } else {
       schema["default"] = default_of(field, defaults);
     }
-    section["properties"][std::string(field.name)] = std::move(schema);
+    Json* properties = &section["properties"];
+    std::string name(field.name);
+    if (const std::size_t dot = name.find('.'); dot != std::string::npos) {
+      Json& table = (*properties)[name.substr(0, dot)];
+      table["type"] = "object";
+      table["additionalProperties"] = false;
+      properties = &table["properties"];
+      name.erase(0, dot + 1);
+    }
+    (*properties)[name] = std::move(schema);
   }
   // The draft that editors of TOML know.
   const Json schema = {{"$schema", "http://json-schema.org/draft-07/schema#"},

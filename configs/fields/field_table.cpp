@@ -13,6 +13,7 @@
 #include "base/check.hpp"
 #include "configs/fields/named_options.hpp"
 #include "configs/fields/optimizer_table.hpp"
+#include "configs/fields/source_table.hpp"
 #include "configs/fields/toml_text.hpp"
 
 namespace train::configs {
@@ -151,8 +152,13 @@ constexpr auto kFields = std::to_array<Field>({
      kShapes},
 
     {KEY(data, dir), "path",
-     "Directory with `train*.bin` and `val.bin`, or of packed rows (`objective.name`).", kMayMove,
-     kNone, "", false, kRequired},
+     "Directory with `train*.bin` and `val.bin`, or of packed rows (`objective.name`). With "
+     "`data.sources` that of the first of them, and may be left out.",
+     kMayMove, kNone, "", false, kRequired},
+    {KEY(data, sources), "",
+     "Directories that training reads in turn, `[[data.sources]]` each, instead of `data.dir` "
+     "alone.",
+     kOnRequest},
     {KEY(data, forget_dir), "path", "sequential_unlearning: packed rows to forget.", kMayMove},
     {KEY(data, sequence_length), "tokens", "Tokens per sequence.", kData, between(2, 1 << 20)},
     {KEY(data, order), "",
@@ -647,6 +653,8 @@ std::string_view type_name(const Field& field) {
           return "list of texts";
         } else if constexpr (std::is_same_v<Value, std::vector<std::int64_t>>) {
           return "list of integers";
+        } else if constexpr (std::is_same_v<Value, std::vector<DataSource>>) {
+          return "list of tables";
         } else {
           return "integer";
         }
@@ -669,7 +677,7 @@ std::string allowed_values(const Field& field) {
   if (type == "boolean") {
     return "true, false";
   }
-  if (type == "list of texts") {
+  if (type == "list of texts" || type == "list of tables") {
     return "any";
   }
   const std::string texts = fmt::format("\"{}\"", fmt::join(split_choices(field), "\", \""));
@@ -710,6 +718,8 @@ std::string toml_value(const Field& field, const RunConfig& config) {
           return list_text(*value);
         } else if constexpr (std::is_same_v<Value, std::vector<std::int64_t>>) {
           return fmt::format("[{}]", fmt::join(*value, ", "));
+        } else if constexpr (std::is_same_v<Value, std::vector<DataSource>>) {
+          return configs::toml_value(*value);
         } else {
           return fmt::format("{}", *value);
         }
@@ -736,36 +746,66 @@ std::string to_toml(const RunConfig& config, Origins origins) {
   return out;
 }
 
-std::string describe_keys(std::string_view prefix) {
+namespace {
+
+/// Line of the tables of keys: a key, or a member of the tables of data.sources.
+struct KeyLine {
+  std::string key;
+  std::string_view type, unit;
+  std::string value;  ///< The default; empty: required.
+  std::string allowed;
+  BetweenStarts between_starts;
+  std::string_view sentence;
+};
+
+std::vector<KeyLine> key_lines() {
   const RunConfig defaults;
-  std::string out;
+  std::vector<KeyLine> lines;
   for (const Field& field : all_fields()) {
-    if (!field.key().starts_with(prefix)) {
+    lines.push_back({field.key(), type_name(field), field.unit,
+                     field.required ? std::string() : toml_value(field, defaults),
+                     allowed_values(field), field.between_starts, field.sentence});
+    if (type_name(field) != "list of tables") {
       continue;
     }
-    const std::string value = field.required ? "required" : toml_value(field, defaults);
-    const std::string allowed = allowed_values(field);
-    std::string text = fmt::format("{:<34} {}{}{}", field.key(), value,
-                                   field.unit.empty() ? "" : fmt::format(" {}", field.unit),
-                                   allowed == "any" ? "" : fmt::format("  ({})", allowed));
+    for (const SourceMember& member : source_members()) {
+      lines.push_back({fmt::format("{}[].{}", field.key(), member.name), type_name(member),
+                       member.unit,
+                       member.required ? std::string() : toml_value(member, DataSource()),
+                       allowed_values(member), member.between_starts, member.sentence});
+    }
+  }
+  return lines;
+}
+
+}  // namespace
+
+std::string describe_keys(std::string_view prefix) {
+  std::string out;
+  for (const KeyLine& line : key_lines()) {
+    if (!line.key.starts_with(prefix)) {
+      continue;
+    }
+    std::string text =
+        fmt::format("{:<34} {}{}{}", line.key, line.value.empty() ? "required" : line.value,
+                    line.unit.empty() ? "" : fmt::format(" {}", line.unit),
+                    line.allowed == "any" ? "" : fmt::format("  ({})", line.allowed));
     out +=
-        folded(text, 34) + folded(fmt::format("  {}", field.sentence), 2) +
-        folded(fmt::format("  Between starts: {}.", between_starts_text(field.between_starts)), 2);
+        folded(text, 34) + folded(fmt::format("  {}", line.sentence), 2) +
+        folded(fmt::format("  Between starts: {}.", between_starts_text(line.between_starts)), 2);
   }
   return out;
 }
 
 std::string describe_keys_markdown() {
-  const RunConfig defaults;
   std::string out =
       "| key | type | unit | default | allowed | between starts | what it does |\n"
       "|---|---|---|---|---|---|---|\n";
-  for (const Field& field : all_fields()) {
-    const std::string value =
-        field.required ? "required" : fmt::format("`{}`", toml_value(field, defaults));
-    out += fmt::format("| `{}` | {} | {} | {} | {} | {} | {} |\n", field.key(), type_name(field),
-                       field.unit.empty() ? "–" : field.unit, value, allowed_values(field),
-                       between_starts_text(field.between_starts), field.sentence);
+  for (const KeyLine& line : key_lines()) {
+    const std::string value = line.value.empty() ? "required" : fmt::format("`{}`", line.value);
+    out += fmt::format("| `{}` | {} | {} | {} | {} | {} | {} |\n", line.key, line.type,
+                       line.unit.empty() ? "–" : line.unit, value, line.allowed,
+                       between_starts_text(line.between_starts), line.sentence);
   }
   return out;
 }

@@ -13,8 +13,9 @@
 namespace train::configs {
 
 /// Pointer to a key's value in a RunConfig; the alternative is the key's type.
-using FieldPointer = std::variant<std::int64_t*, std::uint64_t*, double*, bool*, std::string*,
-                                  std::vector<std::string>*, std::vector<std::int64_t>*>;
+using FieldPointer =
+    std::variant<std::int64_t*, std::uint64_t*, double*, bool*, std::string*,
+                 std::vector<std::string>*, std::vector<std::int64_t>*, std::vector<DataSource>*>;
 
 /// Range of a number: low <= value <= high, without an excluded end.
 struct Limits {
@@ -53,7 +54,7 @@ struct Field {
   std::string_view choices = {};  ///< Allowed texts, joined by '|'; empty: any text.
   /// A text key that also takes an integer within `limits`, stored as its decimal text.
   bool or_integer = false;
-  bool required = false;  ///< A file must set it.
+  bool required = false;  ///< A file must set it (data.dir: or data.sources).
 
   [[nodiscard]] std::string key() const;  ///< "run.steps"
 };
@@ -64,8 +65,8 @@ struct Field {
 /// Field of "section.name", or null.
 [[nodiscard]] const Field* find_field(std::string_view key);
 
-/// "text", "text or integer", "list of texts", "list of integers", "integer", "number" or
-/// "boolean".
+/// "text", "text or integer", "list of texts", "list of integers", "list of tables", "integer",
+/// "number" or "boolean".
 [[nodiscard]] std::string_view type_name(const Field& field);
 
 /// "1 .. 1000000", "(0 .. 1]", "any", or the choices.

@@ -43,6 +43,7 @@ class Rules {
 
 // Rules of a run file, one source file per kind of section. REQUIRES: every value is in its range.
 void check_names(const RunConfig& config, Rules& rules);
+void check_sources(const RunConfig& config, Rules& rules);
 void check_model(const RunConfig& config, Rules& rules);
 /// Checks CF-3.
 void check_experts(const RunConfig& config, Rules& rules);

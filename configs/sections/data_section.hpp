@@ -8,9 +8,21 @@ namespace train::configs {
 
 // Meaning, unit and range of each member: its key in configs/fields/field_table.cpp.
 
+/// [data.sources]: a table of these, one directory's share of the rows from a step on. Meaning and
+/// range of each member: configs/fields/source_table.cpp.
+struct DataSource {
+  std::string dir;
+  double weight = 1.0;
+  double max_epochs = 0.0;
+  std::int64_t from_step = 0;
+
+  bool operator==(const DataSource&) const = default;
+};
+
 /// [data]: place of the tokens, and division into sequences.
 struct DataSection {
   std::string dir;
+  std::vector<DataSource> sources = {};
   std::string forget_dir;
   std::int64_t sequence_length = 256;
   std::string order = "lanes";

@@ -65,6 +65,8 @@ RunConfig with_another_value(const Field& field, RunConfig config) {
           value->push_back("x");
         } else if constexpr (std::is_same_v<Value, std::vector<std::int64_t>>) {
           value->push_back(3);
+        } else if constexpr (std::is_same_v<Value, std::vector<DataSource>>) {
+          value->push_back({.dir = "x"});
         } else {
           *value += 1;
         }
