@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "data/lanes/mixed_lanes.hpp"
 #include "data/lanes/pass_lanes.hpp"
 #include "data/tokens/token_fingerprint.hpp"
 #include "engine/objective/registry.hpp"
@@ -72,13 +73,6 @@ bool fits(engine::RowKind kind, const std::string& facts_kind) {
   return false;
 }
 
-void fill_padding(const RowColumns& row) {
-  std::fill(row.tokens.begin(), row.tokens.end(), 0);
-  std::fill(row.targets.begin(), row.targets.end(), -1);
-  std::iota(row.positions.begin(), row.positions.end(), 0);
-  std::fill(row.weights.begin(), row.weights.end(), 0.0F);
-}
-
 /// Order of data.order = "dstar"; null for any other.
 Result<std::shared_ptr<const DstarOrder>> dstar_order(const configs::RunConfig& config,
                                                       const TokenSplit& train) {
@@ -96,15 +90,15 @@ Result<std::shared_ptr<const DstarOrder>> dstar_order(const configs::RunConfig& 
   return std::make_shared<const DstarOrder>(std::move(order));
 }
 
-Result<std::shared_ptr<const LaneSource>> open_tokens(const configs::RunConfig& config,
-                                                      std::int64_t vocab_size) {
+Result<std::shared_ptr<const DirectoryLanes>> open_tokens(const configs::RunConfig& config,
+                                                          std::int64_t vocab_size) {
   auto dataset = TRAIN_TRY(
       TokenDataset::open(config.data.dir, {.sequence_length = config.data.sequence_length,
                                            .vocab_size = vocab_size,
                                            .need_validation = config.eval.interval_steps > 0}));
   auto dstar = TRAIN_TRY(dstar_order(config, dataset.train()));
   const auto order = lane_order(config, dataset.train().sequences());
-  return std::shared_ptr<const LaneSource>(
+  return std::shared_ptr<const DirectoryLanes>(
       std::make_shared<const TokenLanes>(std::move(dataset), order, std::move(dstar)));
 }
 
@@ -176,9 +170,25 @@ Status check_rows(const configs::RunConfig& config, engine::RowKind kind, const 
 
 }  // namespace
 
-Result<std::shared_ptr<const LaneSource>> open_rows(const configs::RunConfig& config,
-                                                    std::int64_t vocab_size, const char* key,
-                                                    bool means_of_documents) {
+RowColumns columns_of_row(const engine::LaneSlot& slot, std::uint64_t row, std::uint64_t rows,
+                          bool prompt_targets) {
+  return {.tokens = row_of(slot.tokens, row, rows),
+          .targets = row_of(slot.targets, row, rows),
+          .positions = row_of(slot.positions, row, rows),
+          .weights = row_of(slot.weights, row, rows),
+          .prompt_targets = prompt_targets};
+}
+
+void fill_padding(const RowColumns& columns) {
+  std::fill(columns.tokens.begin(), columns.tokens.end(), 0);
+  std::fill(columns.targets.begin(), columns.targets.end(), -1);
+  std::iota(columns.positions.begin(), columns.positions.end(), 0);
+  std::fill(columns.weights.begin(), columns.weights.end(), 0.0F);
+}
+
+Result<std::shared_ptr<const DirectoryLanes>> open_rows(const configs::RunConfig& config,
+                                                        std::int64_t vocab_size, const char* key,
+                                                        bool means_of_documents) {
   TRAIN_RETURN_IF_ERROR(check_row_directory(config.data.dir, key, config.data.sequence_length));
   const auto rows = TRAIN_TRY(holds_rows(config.data.dir));
   if (!rows) {
@@ -211,7 +221,7 @@ Result<std::shared_ptr<const LaneSource>> open_rows(const configs::RunConfig& co
                                 .reference = engine::needs_reference(*objective),
                                 .live = config.objective.reference == "live",
                                 .means_of_documents = means_of_documents};
-  return std::shared_ptr<const LaneSource>(
+  return std::shared_ptr<const DirectoryLanes>(
       std::make_shared<const RowLanes>(lanes, std::move(train), std::move(validation)));
 }
 
@@ -263,15 +273,19 @@ Status TokenLanes::read_validation_row(std::int64_t lane, std::uint64_t row,
 
 Status TokenLanes::read(const engine::LaneWork& work, const engine::LaneSlot& slot) const {
   for (std::uint64_t row = 0; row < order_.micro_batch; ++row) {
-    const RowColumns columns{.tokens = row_of(slot.tokens, row, order_.micro_batch),
-                             .targets = row_of(slot.targets, row, order_.micro_batch),
-                             .positions = {}};
+    const RowColumns columns = columns_of_row(slot, row, order_.micro_batch);
     TRAIN_RETURN_IF_ERROR(
         work.pass.evaluates()
             ? read_validation_row(work.lane, row, columns)
             : read_training_row(work.step, work.lane, row, columns.tokens, columns.targets));
   }
   return {};
+}
+
+Status TokenLanes::read_row(const SourceRow& at, const RowColumns& columns, std::int32_t /*first*/,
+                            std::span<engine::LaneSequence>& /*rest*/) const {
+  return (at.validation ? dataset_.validation() : dataset_.train())
+      .read(at.row, columns.tokens, columns.targets);
 }
 
 std::optional<engine::RowCount> TokenLanes::count(std::int64_t /*step*/) const { return {}; }
@@ -317,28 +331,34 @@ RowLanes::RowLanes(Options options, RowSplit train, std::optional<RowSplit> vali
       validation_(std::move(validation)),
       reference_(reference_of(options_, train_, validation_)) {}
 
-RowLanes::Place RowLanes::place(const engine::LaneWork& work, std::uint64_t row) const {
+std::int64_t RowLanes::documents(bool validation) const {
+  return documents_of(train_, validation ? "val" : "train");
+}
+
+std::optional<SourceRow> RowLanes::place(const engine::LaneWork& work, std::uint64_t row) const {
   const LaneOrder& order = options_.order;
   const auto lane = static_cast<std::uint64_t>(work.lane);
-  const std::int64_t in_validation = documents_of(train_, "train");
+  const auto in_validation = [this](std::uint64_t number) {
+    return SourceRow{.validation = true, .row = number, .first_document = documents(false)};
+  };
   if (work.pass.evaluates()) {
     const auto number = validation_sequence(lane, row, order.micro_batch, validation_->rows());
-    return number ? Place{&*validation_, *number, in_validation} : Place{};
+    return number ? std::optional(in_validation(*number)) : std::nullopt;
   }
   if (work.pass.rows == engine::LaneRows::documents && work.step >= reference_.training_commands) {
     const auto command = static_cast<std::uint64_t>(work.step - reference_.training_commands);
     const std::uint64_t number = (command * order.lanes + lane) * order.micro_batch + row;
     return number < static_cast<std::uint64_t>(reference_.validation_rows)
-               ? Place{&*validation_, number, in_validation}
-               : Place{};
+               ? std::optional(in_validation(number))
+               : std::nullopt;
   }
-  return {&train_, order.sequence(static_cast<std::uint64_t>(work.step), lane, row), 0};
+  return SourceRow{.row = order.sequence(static_cast<std::uint64_t>(work.step), lane, row)};
 }
 
-Status RowLanes::list(const Place& place, std::int32_t first_row,
+Status RowLanes::list(const SourceRow& at, std::int32_t first_row,
                       std::span<engine::LaneSequence>& rest) const {
-  const auto documents = place.split->documents(place.row);
-  const auto numbers = place.split->document_numbers(place.row);
+  const auto documents = split_of(at).documents(at.row);
+  const auto numbers = split_of(at).document_numbers(at.row);
   for (std::size_t i = 0; i < documents.size(); ++i) {
     const RowDocument& document = documents[i];
     // Order of documents: in a pair the chosen side, then the rejected one; in an example its own
@@ -356,10 +376,10 @@ Status RowLanes::list(const Place& place, std::int32_t first_row,
       return user_error(
           fmt::format("{}: row {}: document {} is not a trained side of a whole {}; prepare the "
                       "data again, with --force",
-                      options_.directory, place.row, numbers[i], pairs ? "pair" : "example"));
+                      options_.directory, at.row, numbers[i], pairs ? "pair" : "example"));
     }
     rest[i] = {.item = document.pair,
-               .document = place.first_document + static_cast<std::int64_t>(numbers[i]),
+               .document = at.first_document + static_cast<std::int64_t>(numbers[i]),
                .first = first_row + document.first,
                .rows = document.length,
                .side = document.side};
@@ -368,25 +388,24 @@ Status RowLanes::list(const Place& place, std::int32_t first_row,
   return {};
 }
 
+Status RowLanes::read_row(const SourceRow& at, const RowColumns& columns, std::int32_t first,
+                          std::span<engine::LaneSequence>& rest) const {
+  TRAIN_RETURN_IF_ERROR(split_of(at).read(at.row, columns));
+  return options_.columns.sequences ? list(at, first, rest) : Status();
+}
+
 Status RowLanes::read(const engine::LaneWork& work, const engine::LaneSlot& slot) const {
   const std::uint64_t rows = options_.order.micro_batch;
   std::span<engine::LaneSequence> rest = slot.sequences;
   for (std::uint64_t row = 0; row < rows; ++row) {
-    const RowColumns columns{.tokens = row_of(slot.tokens, row, rows),
-                             .targets = row_of(slot.targets, row, rows),
-                             .positions = row_of(slot.positions, row, rows),
-                             .weights = row_of(slot.weights, row, rows),
-                             .prompt_targets = options_.columns.prompt_targets};
-    const Place from = place(work, row);
-    if (from.split == nullptr) {
+    const RowColumns columns = columns_of_row(slot, row, rows, options_.columns.prompt_targets);
+    const auto from = place(work, row);
+    if (!from) {
       fill_padding(columns);
       continue;
     }
-    TRAIN_RETURN_IF_ERROR(from.split->read(from.row, columns));
-    if (options_.columns.sequences) {
-      const auto first = static_cast<std::int32_t>(row * columns.tokens.size());
-      TRAIN_RETURN_IF_ERROR(list(from, first, rest));
-    }
+    const auto first = static_cast<std::int32_t>(row * columns.tokens.size());
+    TRAIN_RETURN_IF_ERROR(read_row(*from, columns, first, rest));
   }
   if (!rest.empty()) {
     rest.front() = {};
@@ -394,21 +413,22 @@ Status RowLanes::read(const engine::LaneWork& work, const engine::LaneSlot& slot
   return {};
 }
 
-engine::RowCount RowLanes::count_row(std::uint64_t row) const {
+std::optional<engine::RowCount> RowLanes::count_row(std::uint64_t row) const {
   const bool items = options_.kind != engine::RowKind::documents;
-  return {.weight = items                         ? static_cast<double>(items_of(train_, row))
-                    : options_.means_of_documents ? static_cast<double>(trained_of(train_, row))
-                                                  : train_.weight_sum(row),
-          .trained = static_cast<std::int64_t>(train_.trained_tokens(row)),
-          .tokens = static_cast<std::int64_t>(train_.tokens(row)),
-          .positions = train_.row_length()};
+  return engine::RowCount{.weight = items ? static_cast<double>(items_of(train_, row))
+                                    : options_.means_of_documents
+                                        ? static_cast<double>(trained_of(train_, row))
+                                        : train_.weight_sum(row),
+                          .trained = static_cast<std::int64_t>(train_.trained_tokens(row)),
+                          .tokens = static_cast<std::int64_t>(train_.tokens(row)),
+                          .positions = train_.row_length()};
 }
 
 std::optional<engine::RowCount> RowLanes::count(std::int64_t step) const {
   engine::RowCount sum;
   for (std::uint64_t lane = 0; lane < options_.order.lanes; ++lane) {
     for (std::uint64_t row = 0; row < options_.order.micro_batch; ++row) {
-      sum += count_row(options_.order.sequence(static_cast<std::uint64_t>(step), lane, row));
+      sum += *count_row(options_.order.sequence(static_cast<std::uint64_t>(step), lane, row));
     }
   }
   return sum;
@@ -418,14 +438,24 @@ std::uint64_t RowLanes::training_rows() const { return train_.rows(); }
 std::optional<double> RowLanes::bytes_per_token() const { return {}; }
 Result<std::string> RowLanes::fingerprint() const { return row_fingerprint(options_.directory); }
 
+Result<std::shared_ptr<const DirectoryLanes>> open_directory(const configs::RunConfig& config,
+                                                             std::int64_t vocab_size,
+                                                             const char* key) {
+  const auto objective = engine::make_objective(config.objective);
+  const bool rows = objective->columns() != engine::LaneColumns{};
+  return rows ? open_rows(config, vocab_size, key) : open_tokens(config, vocab_size);
+}
+
 Result<std::shared_ptr<const LaneSource>> open_lanes(const configs::RunConfig& config,
                                                      std::int64_t vocab_size) {
-  const auto objective = engine::make_objective(config.objective);
-  if (objective->several_passes()) {
+  if (engine::make_objective(config.objective)->several_passes()) {
     return open_passes(config, vocab_size);
   }
-  const bool rows = objective->columns() != engine::LaneColumns{};
-  return rows ? open_rows(config, vocab_size) : open_tokens(config, vocab_size);
+  if (!config.data.sources.empty()) {
+    return open_sources(config, vocab_size);
+  }
+  const auto lanes = TRAIN_TRY(open_directory(config, vocab_size));
+  return std::shared_ptr<const LaneSource>(lanes);
 }
 
 }  // namespace train::data

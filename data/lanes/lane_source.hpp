@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "base/result.hpp"
 #include "configs/run_config.hpp"
@@ -33,6 +34,8 @@ struct ReferenceRows {
   /// True for steps of several passes, which compare the model with the run's initial model
   /// (Compared): of the fields above only `live` and one of `commands` are then set.
   bool of_passes = false;
+  /// Of a mixture: training rows of each source, whose first ones are covered; else empty.
+  std::string of_sources = {};
 };
 
 /// Data of a run, as lanes: the tokens of each lane of a step, and the counts of a step. A pure
@@ -63,6 +66,14 @@ class LaneSource {
   [[nodiscard]] virtual ReferenceRows reference_rows() const { return {}; }
   /// Bytes of text per validation token, for bits per byte; nullopt if the data has no such figure.
   [[nodiscard]] virtual std::optional<double> bytes_per_token() const = 0;
+  /// Names of the sources of a mixture (data.sources), each directory once; empty: there is none.
+  [[nodiscard]] virtual std::vector<std::string> source_names() const { return {}; }
+  /// Rows that the first `steps` steps read of source `source`, and rows that it has.
+  [[nodiscard]] virtual std::uint64_t source_rows_read(std::size_t /*source*/,
+                                                       std::int64_t /*steps*/) const {
+    return 0;
+  }
+  [[nodiscard]] virtual std::uint64_t source_rows(std::size_t /*source*/) const { return 0; }
   /// Questions for the lanes of LaneRows::questions; may be null.
   [[nodiscard]] virtual const ChoiceSet* choices() const { return nullptr; }
   /// Fingerprint of the data. Blocking (disk).
@@ -75,8 +86,38 @@ class LaneSource {
       const std::shared_ptr<const LaneSource>& data);
 };
 
+/// Row of one directory's split.
+struct SourceRow {
+  bool validation = false;
+  std::uint64_t row = 0;
+  std::int64_t first_document = 0;  ///< Index of the split's first document, for LaneSequence.
+};
+
+/// Lanes of one directory, whose rows a mixture reads one by one.
+class DirectoryLanes : public LaneSource {
+ public:
+  /// Fills `columns` with a row, and lists its documents at the beginning of `rest`, which becomes
+  /// what is left; `first`: position of the row in its lane. Blocking (disk).
+  [[nodiscard]] virtual Status read_row(const SourceRow& at, const RowColumns& columns,
+                                        std::int32_t first,
+                                        std::span<engine::LaneSequence>& rest) const = 0;
+  /// As count(), of one training row.
+  [[nodiscard]] virtual std::optional<engine::RowCount> count_row(std::uint64_t row) const = 0;
+  /// Rows of the validation split; 0: it is not open.
+  [[nodiscard]] virtual std::uint64_t validation_rows() const = 0;
+  /// Documents of a split; 0 in token files.
+  [[nodiscard]] virtual std::int64_t documents(bool validation) const = 0;
+};
+
+/// Columns of row `row` of a lane of `rows` rows; empty where the lane has no such column.
+/// `prompt_targets`: see RowColumns.
+[[nodiscard]] RowColumns columns_of_row(const engine::LaneSlot& slot, std::uint64_t row,
+                                        std::uint64_t rows, bool prompt_targets = false);
+/// A row of padding alone.
+void fill_padding(const RowColumns& columns);
+
 /// Lanes of token files: every token has a target.
-class TokenLanes final : public LaneSource {
+class TokenLanes final : public DirectoryLanes {
  public:
   /// `order.sequences` is the data's. `dstar`: order of training, may be null: then `order`.
   TokenLanes(TokenDataset dataset, const LaneOrder& order,
@@ -91,8 +132,17 @@ class TokenLanes final : public LaneSource {
 
   [[nodiscard]] Status read(const engine::LaneWork& work,
                             const engine::LaneSlot& slot) const override;
+  [[nodiscard]] Status read_row(const SourceRow& at, const RowColumns& columns, std::int32_t first,
+                                std::span<engine::LaneSequence>& rest) const override;
   [[nodiscard]] std::optional<engine::RowCount> count(std::int64_t step) const override;
+  [[nodiscard]] std::optional<engine::RowCount> count_row(std::uint64_t /*row*/) const override {
+    return {};
+  }
   [[nodiscard]] std::uint64_t training_rows() const override;
+  [[nodiscard]] std::uint64_t validation_rows() const override {
+    return dataset_.validation().sequences();
+  }
+  [[nodiscard]] std::int64_t documents(bool /*validation*/) const override { return 0; }
   [[nodiscard]] std::optional<double> bytes_per_token() const override;
   [[nodiscard]] Result<std::string> fingerprint() const override;
 
@@ -107,7 +157,7 @@ class TokenLanes final : public LaneSource {
 
 /// Rows packed by `data prepare`: documents with positions, trained targets and their weights; for
 /// pairs and examples also a list of the documents.
-class RowLanes final : public LaneSource {
+class RowLanes final : public DirectoryLanes {
  public:
   struct Options {
     std::string directory;
@@ -126,23 +176,29 @@ class RowLanes final : public LaneSource {
 
   [[nodiscard]] Status read(const engine::LaneWork& work,
                             const engine::LaneSlot& slot) const override;
+  [[nodiscard]] Status read_row(const SourceRow& at, const RowColumns& columns, std::int32_t first,
+                                std::span<engine::LaneSequence>& rest) const override;
   [[nodiscard]] std::optional<engine::RowCount> count(std::int64_t step) const override;
+  [[nodiscard]] std::optional<engine::RowCount> count_row(std::uint64_t row) const override;
   [[nodiscard]] std::uint64_t training_rows() const override;
+  [[nodiscard]] std::uint64_t validation_rows() const override {
+    return validation_ ? validation_->rows() : 0;
+  }
+  [[nodiscard]] std::int64_t documents(bool validation) const override;
   [[nodiscard]] std::optional<double> bytes_per_token() const override;
   [[nodiscard]] Result<std::string> fingerprint() const override;
   [[nodiscard]] ReferenceRows reference_rows() const override { return reference_; }
+  [[nodiscard]] const Options& options() const { return options_; }
 
  private:
-  /// Row of a lane: from a split, or padding only.
-  struct Place {
-    const RowSplit* split = nullptr;  ///< Null: padding.
-    std::uint64_t row = 0;
-    std::int64_t first_document = 0;  ///< Index in the split, for LaneSequence::document.
-  };
-  [[nodiscard]] Place place(const engine::LaneWork& work, std::uint64_t row) const;
-  [[nodiscard]] Status list(const Place& place, std::int32_t first_row,
+  /// Row of a lane; nullopt: padding only.
+  [[nodiscard]] std::optional<SourceRow> place(const engine::LaneWork& work,
+                                               std::uint64_t row) const;
+  [[nodiscard]] Status list(const SourceRow& at, std::int32_t first_row,
                             std::span<engine::LaneSequence>& rest) const;
-  [[nodiscard]] engine::RowCount count_row(std::uint64_t row) const;
+  [[nodiscard]] const RowSplit& split_of(const SourceRow& at) const {
+    return at.validation ? *validation_ : train_;
+  }
 
   Options options_;
   RowSplit train_;
@@ -152,10 +208,14 @@ class RowLanes final : public LaneSource {
 
 /// Opens the packed rows of `config.data.dir`, named by config key `key`, for the objective.
 /// `means_of_documents`: see RowLanes::Options. Errors: those of open_lanes().
-[[nodiscard]] Result<std::shared_ptr<const LaneSource>> open_rows(const configs::RunConfig& config,
-                                                                  std::int64_t vocab_size,
-                                                                  const char* key = "data.dir",
-                                                                  bool means_of_documents = false);
+[[nodiscard]] Result<std::shared_ptr<const DirectoryLanes>> open_rows(
+    const configs::RunConfig& config, std::int64_t vocab_size, const char* key = "data.dir",
+    bool means_of_documents = false);
+
+/// Opens `config.data.dir` alone, in the form required by an objective of one pass. Errors: those
+/// of open_lanes().
+[[nodiscard]] Result<std::shared_ptr<const DirectoryLanes>> open_directory(
+    const configs::RunConfig& config, std::int64_t vocab_size, const char* key = "data.dir");
 
 /// Opens the data of a run, in the form required by its objective, for a model of `vocab_size`.
 /// Errors (user): those of TokenDataset::open and RowSplit::open; data of another form or kind; no
