@@ -92,6 +92,8 @@ void Model::row_logits(kernels::Stream& stream, const UnitMemory& head, std::int
   this->head().row_logits(stream, head, first_row, rows, logits);
 }
 
+const double* Model::row_terms() const { return head().row_terms(); }
+
 void Model::row_log_probs(kernels::Stream& stream, const UnitMemory& head, const Lane& lane,
                           const kernels::LogProbResults& results) {
   this->head().row_log_probs(stream, head, lane, results);

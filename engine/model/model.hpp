@@ -53,6 +53,8 @@ class Model {
   void row_logits(kernels::Stream& stream, const UnitMemory& head, std::int64_t first_row,
                   std::int64_t rows, float* logits) const;
 
+  /// HeadLossParams::row_terms of the head's last pass with a loss; the device's.
+  [[nodiscard]] const double* row_terms() const;
   /// HeadUnit::row_log_probs, after a forward pass of all other units.
   void row_log_probs(kernels::Stream& stream, const UnitMemory& head, const Lane& lane,
                      const kernels::LogProbResults& results);

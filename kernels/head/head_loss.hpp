@@ -22,6 +22,9 @@ namespace train::kernels {
 /// (log_probs.hpp). The bits depend on chunk_rows (dweight is summed chunk by chunk), never on the
 /// threads.
 struct HeadLossParams {
+  /// Terms of a row: weighted loss, lse^2, correct, 1; zeros without a target.
+  static constexpr std::int64_t kTermsPerRow = 4;
+
   const void* x = nullptr;                ///< [rows, cols].
   const void* weight = nullptr;           ///< [vocab, cols].
   const std::int32_t* targets = nullptr;  ///< [rows], -1 or in [0, vocab).
@@ -30,7 +33,7 @@ struct HeadLossParams {
   void* dx = nullptr;
   float* dweight = nullptr;
   float* logits = nullptr;      ///< Scratch [chunk_rows, vocab].
-  double* row_terms = nullptr;  ///< Scratch [rows, 4].
+  double* row_terms = nullptr;  ///< Scratch [rows, kTermsPerRow], then the terms of every row.
   std::int64_t rows = 0, cols = 0, vocab = 0, chunk_rows = 0;
   float loss_scale = 1.0F;
   float z_scale = 0.0F;

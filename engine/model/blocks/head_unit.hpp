@@ -52,6 +52,10 @@ class HeadUnit final : public LayerUnit {
   void row_logits(kernels::Stream& stream, const UnitMemory& memory, std::int64_t first_row,
                   std::int64_t rows, float* logits) const;
 
+  [[nodiscard]] const double* row_terms() const {
+    return reinterpret_cast<const double*>(workspace_->floats_at(row_terms_));
+  }
+
  private:
   [[nodiscard]] ConstElements matrix(const UnitMemory& memory) const;
 

@@ -11,6 +11,13 @@ LaneHead::LaneHead(const RankPlan& rank, Model& model, const LaneSums& lanes,
   if (rank.objective().any_weighting() != nullptr) {
     weighting_.emplace(rank, reference);
   }
+  if (rank.options().sources > 0) {
+    source_sums_.emplace(rank);
+  }
+}
+
+std::span<std::int32_t> LaneHead::sources(std::int32_t slot) const {
+  return source_sums_ ? source_sums_->sources(slot) : std::span<std::int32_t>();
 }
 
 std::span<LaneSequence> LaneHead::sequences(std::int32_t slot) const {
@@ -28,7 +35,7 @@ void LaneHead::forward(kernels::Stream& stream, const LaneWork& work, const Unit
   switch (work.pass.loss) {
     case LossUse::summed:
       return weighs ? weigh(stream, work, memory, lane, columns)
-                    : sum_loss(stream, work, memory, lane);
+                    : sum_loss(stream, work, memory, lane, columns);
     case LossUse::scores:
       return score(stream, work, memory, lane, columns);
     case LossUse::references:
@@ -42,9 +49,12 @@ void LaneHead::forward(kernels::Stream& stream, const LaneWork& work, const Unit
 }
 
 void LaneHead::sum_loss(kernels::Stream& stream, const LaneWork& work, const UnitMemory& memory,
-                        const Lane& lane) const {
+                        const Lane& lane, const LaneSlot& columns) const {
   head().forward(stream, memory, lane);
   lanes_->summed(stream, work);
+  if (source_sums_) {
+    source_sums_->add(stream, model_->row_terms(), columns, lanes_->source_sums(work));
+  }
 }
 
 void LaneHead::score(kernels::Stream& stream, const LaneWork& work, const UnitMemory& memory,
@@ -74,8 +84,8 @@ void LaneHead::weigh(kernels::Stream& stream, const LaneWork& work, const UnitMe
                      Lane lane, const LaneSlot& columns) {
   find_log_probs(stream, work, memory, lane);
   const LaneSums::Outcome outcome = lanes_->outcome(work);
-  weighting_->weigh(stream, work.slot, {columns.targets, columns.weights}, outcome.sums,
-                    outcome.metrics);
+  weighting_->weigh(stream, work.slot, {columns.targets, columns.weights, columns.sources},
+                    {outcome.sums, outcome.metrics, lanes_->source_sums(work)});
   if (lane.with_gradient) {
     // The head's sums over weighted rows mean nothing: the lane reports the objective's sums.
     lane.row_weights = weighting_->row_weights();
@@ -109,7 +119,8 @@ void LaneHead::add_output_gradient(kernels::Stream& stream, std::size_t unit, co
 }
 
 void LaneHead::add_allocated(MemoryPlan& memory) const {
-  memory.buffers_bytes += weighting_ ? weighting_->allocated_bytes() : 0;
+  memory.buffers_bytes += (weighting_ ? weighting_->allocated_bytes() : 0) +
+                          (source_sums_ ? source_sums_->allocated_bytes() : 0);
   memory.reference_bytes += frozen_.allocated_bytes();
 }
 

@@ -13,6 +13,7 @@
 #include "engine/rank/exec/passes/compared_outputs.hpp"
 #include "engine/rank/exec/passes/frozen_inputs.hpp"
 #include "engine/rank/exec/totals/lane_sums.hpp"
+#include "engine/rank/exec/totals/source_sums.hpp"
 #include "engine/rank/plan/rank_plan.hpp"
 #include "kernels/device/stream.hpp"
 
@@ -29,6 +30,8 @@ class LaneHead {
 
   /// A slot's list of documents for the host to write; none where the objective weighs no rows.
   [[nodiscard]] std::span<LaneSequence> sequences(std::int32_t slot) const;
+  /// A slot's sources for the host to write; none where the run does not mix any.
+  [[nodiscard]] std::span<std::int32_t> sources(std::int32_t slot) const;
   /// Row weights are made of log-probabilities in some pass.
   [[nodiscard]] bool weighs() const { return weighting_.has_value(); }
   /// Input of the frozen copy's head, if the loss of the lane's pass is the divergence from it.
@@ -49,7 +52,7 @@ class LaneHead {
 
  private:
   void sum_loss(kernels::Stream& stream, const LaneWork& work, const UnitMemory& memory,
-                const Lane& lane) const;
+                const Lane& lane, const LaneSlot& columns) const;
   void score(kernels::Stream& stream, const LaneWork& work, const UnitMemory& memory,
              const Lane& lane, const LaneSlot& columns) const;
   void keep_input(kernels::Stream& stream, const LaneWork& work, const UnitMemory& memory,
@@ -66,6 +69,7 @@ class LaneHead {
   const LaneSums* lanes_;
   DocumentScores* scores_;
   std::optional<LaneWeighting> weighting_;  // If the objective has one.
+  std::optional<SourceSums> source_sums_;   // If the run mixes sources.
   FrozenInputs frozen_;
 };
 

@@ -43,7 +43,8 @@ LaneSlot LaneRunner::slot(std::int32_t slot) const {
                    .targets = {slot_targets(slot), count},
                    .positions = {},
                    .weights = {},
-                   .sequences = head_.sequences(slot)};
+                   .sequences = head_.sequences(slot),
+                   .sources = head_.sources(slot)};
   if (positions_) {
     columns.positions = {positions_->host<std::int32_t>() + first, count};
   }

@@ -5,6 +5,7 @@
 #include "engine/rank/exec/log_probs/lane_weighting.hpp"
 #include "engine/rank/exec/log_probs/reference_log_probs.hpp"
 #include "engine/rank/exec/passes/frozen_inputs.hpp"
+#include "engine/rank/exec/totals/source_sums.hpp"
 #include "engine/rank/state/reference_weights.hpp"
 
 namespace train::engine {
@@ -14,7 +15,8 @@ MemoryPlan plan_beside_activations(const RankLayout& layout, const ShardPlan& pl
   MemoryPlan memory = layout.memory();
   const auto objective = make_objective(options.objective);
   memory.buffers_bytes += LaneWeighting::planned_bytes(options, *objective) +
-                          ReferenceLogProbs::planned_bytes(options, *objective);
+                          ReferenceLogProbs::planned_bytes(options, *objective) +
+                          SourceSums::planned_bytes(options);
   for (std::size_t index = 0; index < plan.groups().size(); ++index) {
     if (copies_reference(options, plan.groups()[index])) {
       memory.reference_bytes += ReferenceWeights::planned_bytes(layout, index);

@@ -81,9 +81,10 @@ std::size_t lane_bytes(const RankOptions& options, const Objective& objective) {
                   count * sizeof(std::int32_t));
 }
 
-std::int64_t lane_doubles_of(const Objective& objective, std::size_t block_sums) {
+/// `others`: sums besides the objective's metrics.
+std::int64_t lane_doubles_of(const Objective& objective, std::size_t others) {
   const RowWeighting* weighting = objective.weighting();
-  const std::size_t metrics = block_sums + (weighting == nullptr ? 0 : weighting->metrics().size());
+  const std::size_t metrics = others + (weighting == nullptr ? 0 : weighting->metrics().size());
   return kDoublesOfSums + static_cast<std::int64_t>(metrics * sizeof(MetricSum) / sizeof(double));
 }
 
@@ -211,7 +212,8 @@ RankLayout::RankLayout(const ShardPlan& plan, const RankOptions& options)
   lane_slot_bytes_ = lane_bytes(options, *objective);
   block_sums_ = options.model.block_sums().size();
   reads_step_sums_ = options.model.reads_step_sums();
-  lane_doubles_ = lane_doubles_of(*objective, block_sums_);
+  source_sums_ = static_cast<std::size_t>(options.sources);
+  lane_doubles_ = lane_doubles_of(*objective, source_sums_ + block_sums_);
   several_passes_ = objective->several_passes();
   reads_first_weights_ = objective->reads_first_weights();
   rewards_distance_ = objective->rewards_distance();

@@ -206,6 +206,8 @@ class RankLayout {
 
   /// Doubles of what is exchanged of a lane: its LossSums, then its objective's metrics.
   [[nodiscard]] std::int64_t lane_doubles() const { return lane_doubles_; }
+  /// Sums of sources before those of blocks, a MetricSum each.
+  [[nodiscard]] std::size_t source_sums() const { return source_sums_; }
   /// Sums of blocks that end them, a MetricSum each.
   [[nodiscard]] std::size_t block_sums() const { return block_sums_; }
   /// Sums over all lanes of a step that blocks read: these, or 0.
@@ -261,7 +263,7 @@ class RankLayout {
   std::size_t lane_slot_bytes_ = 0;
   std::size_t scored_bytes_ = 0;  // Log-probabilities of a scored lane.
   std::int64_t lane_doubles_ = 0;
-  std::size_t block_sums_ = 0;
+  std::size_t source_sums_ = 0, block_sums_ = 0;
   bool reads_step_sums_ = false;
   std::vector<GroupLayout> groups_;
   std::int64_t gather_elements_ = 0, gather_buffers_ = 0;

@@ -54,6 +54,7 @@ struct RankOptions {
   std::int64_t eval_lanes = 0;  ///< Lanes of an evaluation, whose losses are added up.
   /// Lanes whose documents are scored (DocumentScores).
   std::int64_t scored_lanes = 0;
+  std::int64_t sources = 0;  ///< Sources whose losses are told apart (SourceSums); 0: one of all.
   std::int32_t lane_slots = 4;
   /// The optimizer's sums (StepResult) are made every this many finished steps and at the last.
   std::int64_t diagnostics_interval = 1;

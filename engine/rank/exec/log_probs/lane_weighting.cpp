@@ -88,25 +88,59 @@ void LaneWeighting::find_references(const LaneLogProbs& lane) {
   }
 }
 
+void LaneWeighting::weigh_sources(const LaneLogProbs& lane, std::span<const std::int32_t> sources,
+                                  std::span<MetricSum> by_source) const {
+  if (by_source.empty()) {
+    return;
+  }
+  const std::size_t length = lane.targets.size() / sources.size();
+  std::vector<MetricSum> metrics(weighting_->metrics().size());
+  std::vector<float> row_weights(lane.targets.size());
+  for (std::size_t source = 0; source < by_source.size(); ++source) {
+    std::vector<LaneSequence> sequences;
+    std::vector<double> references;
+    for (std::size_t i = 0; i < lane.sequences.size(); ++i) {
+      const auto row = static_cast<std::size_t>(lane.sequences[i].first);
+      if (sources[row / length] == static_cast<std::int32_t>(source)) {
+        sequences.push_back(lane.sequences[i]);
+        if (!lane.references.empty()) {
+          references.push_back(lane.references[i]);
+        }
+      }
+    }
+    LaneLogProbs part = lane;
+    part.sequences = sequences;
+    part.references = references;
+    std::ranges::fill(metrics, MetricSum());
+    std::ranges::fill(row_weights, 0.0F);
+    LaneTerms terms{.metrics = metrics, .row_weights = row_weights};
+    if (!sequences.empty()) {
+      weighting_->weigh(part, terms);
+    }
+    by_source[source] = {.sum = terms.loss, .count = terms.items};
+  }
+}
+
 void LaneWeighting::weigh(kernels::Stream& stream, std::int32_t slot, const HostRows& rows,
-                          kernels::LossSums* outcome, std::span<MetricSum> metrics) {
+                          const Results& results) {
   const std::size_t count = rows.targets.size();
   copy_out(stream, count);
-  stream.enqueue([this, slot, rows, count, outcome, metrics] {
+  stream.enqueue([this, slot, rows, count, results] {
     LaneLogProbs lane = lane_of(slot, rows);
     if (weighting_->needs_reference()) {
       find_references(lane);
       lane.references = references_;
     }
-    LaneTerms terms{.metrics = metrics, .row_weights = {row_weights_.host<float>(), count}};
+    LaneTerms terms{.metrics = results.metrics, .row_weights = {row_weights_.host<float>(), count}};
     std::fill(terms.metrics.begin(), terms.metrics.end(), MetricSum());
     std::fill(terms.row_weights.begin(), terms.row_weights.end(), 0.0F);
     weighting_->weigh(lane, terms);
-    *outcome = {.cross_entropy = terms.loss,
-                .z_squared = 0.0,
-                .correct = terms.correct,
-                .targets = terms.items,
-                .weights = terms.items};
+    *results.sums = {.cross_entropy = terms.loss,
+                     .z_squared = 0.0,
+                     .correct = terms.correct,
+                     .targets = terms.items,
+                     .weights = terms.items};
+    weigh_sources(lane, rows.sources, results.by_source);
   });
   row_weights_.to_device(stream, row_weights_.host<float>(), count);
 }

@@ -27,6 +27,14 @@ class LaneWeighting {
   struct HostRows {
     std::span<const std::int32_t> targets;
     std::span<const float> weights;
+    std::span<const std::int32_t> sources = {};  ///< LaneSlot::sources.
+  };
+  /// Memory of the host for a lane's results, overwritten in the stream's order.
+  struct Results {
+    kernels::LossSums* sums = nullptr;
+    std::span<MetricSum> metrics;
+    /// Loss by source: what the objective makes of the source's sequences alone. May be empty.
+    std::span<MetricSum> by_source = {};
   };
 
   /// REQUIRES: any_weighting() of the objective.
@@ -40,10 +48,9 @@ class LaneWeighting {
   /// Its first pass over the rows writes frozen_results(), before weigh().
   [[nodiscard]] bool reads_frozen() const { return frozen_log_probs_.has_value(); }
   [[nodiscard]] kernels::LogProbResults frozen_results() const;
-  /// Enqueues the weights of a lane whose first pass is enqueued. `outcome` and `metrics`: memory
-  /// of the host that is overwritten in the stream's order.
+  /// Enqueues the weights of a lane whose first pass is enqueued.
   void weigh(kernels::Stream& stream, std::int32_t slot, const HostRows& rows,
-             kernels::LossSums* outcome, std::span<MetricSum> metrics);
+             const Results& results);
   /// Enqueues that the log-probabilities of such a lane are those of the reference.
   void keep_as_reference(kernels::Stream& stream, const LaneWork& work, const HostRows& rows);
   /// The weights, for the second pass; the device's.
@@ -58,6 +65,8 @@ class LaneWeighting {
   void copy_out(kernels::Stream& stream, std::size_t count) const;
   [[nodiscard]] LaneLogProbs lane_of(std::int32_t slot, const HostRows& rows) const;
   void find_references(const LaneLogProbs& lane);
+  void weigh_sources(const LaneLogProbs& lane, std::span<const std::int32_t> sources,
+                     std::span<MetricSum> by_source) const;
 
   const RowWeighting* weighting_;
   ReferenceLogProbs* reference_;

@@ -1,6 +1,7 @@
 #include "engine/rank/exec/totals/lane_sums.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <string>
 #include <unordered_map>
@@ -70,9 +71,18 @@ void LaneSums::summed(kernels::Stream& stream, const LaneWork& work) const {
 }
 
 LaneSums::Outcome LaneSums::outcome(const LaneWork& work) const {
+  const RankLayout& layout = rank_->layout();
   Outcome whole = whole_outcome(work.pass.evaluates(), work.lane);
-  whole.metrics = whole.metrics.first(whole.metrics.size() - rank_->layout().block_sums());
+  whole.metrics =
+      whole.metrics.first(whole.metrics.size() - layout.block_sums() - layout.source_sums());
   return whole;
+}
+
+std::span<MetricSum> LaneSums::source_sums(const LaneWork& work) const {
+  const RankLayout& layout = rank_->layout();
+  return whole_outcome(work.pass.evaluates(), work.lane)
+      .metrics.last(layout.block_sums() + layout.source_sums())
+      .first(layout.source_sums());
 }
 
 LaneSums::Outcome LaneSums::whole_outcome(bool evaluation, std::int64_t lane) const {
@@ -177,12 +187,16 @@ std::vector<double> LaneSums::metrics(bool evaluation) const {
   std::vector<double> means;
   std::vector<MetricSum> totals = over_lanes(evaluation);
   const std::size_t blocks = std::min(totals.size(), rank_->layout().block_sums());
-  for (const MetricSum& total : std::span(totals).first(totals.size() - blocks)) {
-    means.push_back(mean_of(total));
-  }
+  const std::size_t sources = std::min(totals.size(), rank_->layout().source_sums());
+  const auto add = [&means](std::span<const MetricSum> sums) {
+    std::ranges::transform(sums, std::back_inserter(means), mean_of);
+  };
+  const std::span<const MetricSum> others = std::span(totals).first(totals.size() - blocks);
+  add(others.first(others.size() - sources));
   if (const RowWeighting* weighting = rank_->objective().weighting()) {
     weighting->derive(means);
   }
+  add(others.last(sources));
   append_block_means(std::span(totals).last(blocks), means);
   return means;
 }

@@ -49,6 +49,8 @@ class LaneSums {
     std::span<MetricSum> metrics;
   };
   [[nodiscard]] Outcome outcome(const LaneWork& work) const;
+  /// Memory of the host for the lane's loss by source (SourceSums); empty: there are none.
+  [[nodiscard]] std::span<MetricSum> source_sums(const LaneWork& work) const;
   /// Device memory for sums of a lane that are never read.
   [[nodiscard]] kernels::LossSums* unread() const { return unread_.as<kernels::LossSums>(); }
 
@@ -63,7 +65,8 @@ class LaneSums {
 
   /// One field over all lanes of a step or of an evaluation.
   [[nodiscard]] double total(bool evaluation, double kernels::LossSums::*field) const;
-  /// The means over all lanes of a step or an evaluation: the objective's, and those of blocks.
+  /// The means over all lanes of a step or an evaluation: the objective's, then those of sources
+  /// and of blocks.
   [[nodiscard]] std::vector<double> metrics(bool evaluation) const;
   /// Appends the means over all lanes of a step that blocks report (block_metrics()).
   void add_block_metrics(std::vector<double>& means) const;

@@ -20,7 +20,8 @@ struct StepResult {
   /// ranks covers the model (diagnose()). Empty in other steps and when non-finite.
   std::vector<ExactSum> optimizer_sums;
   /// Objective::metric_names() of the step; of a RowWeighting means over its items, NaN where there
-  /// is none. Behind them block_metrics() of the model.
+  /// is none. Behind them the mean loss of each source (RankOptions::sources), NaN where a step has
+  /// no target of it, and block_metrics() of the model.
   std::vector<double> metrics = {};
 };
 
