@@ -12,6 +12,7 @@
 #include "base/text/units.hpp"
 #include "checkpoint/save/first_identity.hpp"
 #include "configs/fields/field_table.hpp"
+#include "configs/source_weights.hpp"
 #include "engine/objective/registry.hpp"
 #include "engine/optimizer/registry.hpp"
 #include "engine/rank/exec/rank_engine.hpp"
@@ -276,6 +277,10 @@ Result<PreparedRun> prepare_run(RunPlan plan, const StartChoices& choices,
                   .data = {.accept = choices.accept_data},
                   .files = files};
   TRAIN_RETURN_IF_ERROR(find_first_start(run));
+  if (const auto& before = run.directory.sources_before; before && run.first_step() > 0) {
+    TRAIN_RETURN_IF_ERROR(
+        configs::check_sources_read(*before, run.plan.config.data.sources, run.first_step()));
+  }
   TRAIN_RETURN_IF_ERROR(copy_model_files(run.plan.config.model, run.directory.root,
                                          /*begins=*/run.first_step() == 0));
   TRAIN_RETURN_IF_ERROR(keep_data_tokenizer(run.plan.config, run.directory.root));
@@ -399,6 +404,15 @@ void restore_metrics(const PreparedRun& run, RunReport& report) {
   }
 }
 
+/// Names of StepResult::metrics before those of blocks.
+std::vector<std::string> metric_names(const RunPlan& plan) {
+  auto names = engine::make_objective(plan.engine.objective)->metric_names();
+  for (const std::string& source : plan.data->source_names()) {
+    names.push_back("source_loss/" + source);
+  }
+  return names;
+}
+
 Result<std::unique_ptr<RunReport>> open_empty_report(const PreparedRun& run) {
   const engine::RankOptions& options = run.plan.engine;
   return RunReport::open(
@@ -421,7 +435,9 @@ Result<std::unique_ptr<RunReport>> open_empty_report(const PreparedRun& run) {
        .data = run.plan.data,
        .units = unit_names(options),
        .optimizer = engine::optimizer_of(options),
-       .objective_metrics = engine::make_objective(options.objective)->metric_names(),
+       .objective_metrics = metric_names(run.plan),
+       .source_names = run.plan.data->source_names(),
+       .sequence_length = options.seq_len,
        .block_metrics = engine::block_metrics(options.model),
        .tensorboard = run.config().run.tensorboard,
        .ranks = run.config().parallel.ranks,

@@ -2,11 +2,15 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <numeric>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/text/units.hpp"
 #include "cli/report/shard_report.hpp"
+#include "configs/source_weights.hpp"
 #include "engine/model/model_shape.hpp"
 #include "engine/objective/registry.hpp"
 #include "run/report/machine_rates.hpp"
@@ -52,6 +56,41 @@ std::string describe_time(const RunPlan& plan, double flops, double flops_per_se
                      format_count(flops_per_second), describe_rate(plan, work));
 }
 
+/// Rows of a mixture: of each stage the shares, and of each source how often the run reads it.
+std::vector<std::pair<std::string, std::string>> describe_sources(const RunPlan& plan) {
+  std::vector<std::pair<std::string, std::string>> lines;
+  if (plan.config.data.sources.empty()) {
+    return lines;
+  }
+  const configs::SourcePlan sources = configs::plan_sources(plan.config.data.sources);
+  const std::int64_t steps = plan.config.run.steps;
+  for (std::size_t i = 0; i < sources.stages.size(); ++i) {
+    const configs::SourceStage& stage = sources.stages[i];
+    const std::int64_t end =
+        i + 1 < sources.stages.size() ? sources.stages[i + 1].from_step : steps;
+    const auto sum = std::accumulate(stage.weights.begin(), stage.weights.end(), std::uint64_t{0});
+    std::vector<std::string> shares;
+    for (std::size_t each = 0; each < stage.sources.size(); ++each) {
+      shares.push_back(
+          fmt::format("{} {:.2f} %", sources.names[stage.sources[each]],
+                      100.0 * static_cast<double>(stage.weights[each]) / static_cast<double>(sum)));
+    }
+    lines.emplace_back(fmt::format("mixture from {}", stage.from_step),
+                       stage.from_step >= steps
+                           ? fmt::format("never: the run has {} steps", steps)
+                           : fmt::format("steps {} to {}: {}", stage.from_step + 1,
+                                         std::min(end, steps), fmt::join(shares, ", ")));
+  }
+  for (std::size_t source = 0; source < sources.names.size(); ++source) {
+    const std::uint64_t rows = plan.data->source_rows(source);
+    const std::uint64_t read = plan.data->source_rows_read(source, steps);
+    lines.emplace_back("source",
+                       fmt::format("{}: {} rows, read {:.2f} times", sources.names[source], rows,
+                                   static_cast<double>(read) / static_cast<double>(rows)));
+  }
+  return lines;
+}
+
 }  // namespace
 
 std::string dry_run_report(const RunPlan& plan, double flops_per_second,
@@ -78,7 +117,10 @@ std::string dry_run_report(const RunPlan& plan, double flops_per_second,
       fmt::format("{} ({}{} lanes x {} sequences x {})", step_tokens, passes, config.batch.lanes,
                   config.batch.micro_batch, config.data.sequence_length));
   row("tokens", fmt::format("{} ({:.2f} epochs of {})", format_count(tokens), epochs_of(plan),
-                            config.data.dir));
+                            config.data.sources.empty() ? config.data.dir : "all sources"));
+  for (const auto& [what, value] : describe_sources(plan)) {
+    row(what, value);
+  }
   row("computation", fmt::format("{}FLOP, {}FLOP per token, forward and backward",
                                  format_count(tokens * flops), format_count(flops)));
   row("time", describe_time(plan, tokens * flops, flops_per_second, work));

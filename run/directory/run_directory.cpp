@@ -70,13 +70,14 @@ std::string also_changed(std::vector<std::string> paths) {
   return paths.empty() ? "" : fmt::format(" (changed, too: {})", fmt::join(paths, ", "));
 }
 
-/// Changes from the configuration recorded in the index, or else in `file`, to `config`. Errors
-/// (user): the file cannot be read; a key that determines the result has changed and is not in
-/// `accepted`.
-Result<std::vector<configs::KeyChange>> allowed_changes(const fs::path& file,
-                                                        const std::optional<ConfigRecord>& recorded,
+/// Changes from the configuration recorded in the index of `directory`, or else in its file, to
+/// `config`; sets RunDirectory::sources_before. Errors (user): the file cannot be read; a key that
+/// determines the result has changed and is not in `accepted`.
+Result<std::vector<configs::KeyChange>> allowed_changes(RunDirectory& directory,
                                                         const configs::RunConfig& config,
                                                         std::span<const std::string> accepted) {
+  const fs::path file = directory.config_file();
+  const std::optional<ConfigRecord>& recorded = directory.recorded;
   const auto before = recorded ? configs::parse_config(recorded->text, file.string())
                                : configs::load_config(file.string());
   if (!before) {
@@ -86,6 +87,9 @@ Result<std::vector<configs::KeyChange>> allowed_changes(const fs::path& file,
                     before.error().message, file.parent_path().string()));
   }
   auto changes = configs::key_changes(*before, config);
+  if (before->data.sources != config.data.sources) {
+    directory.sources_before = before->data.sources;
+  }
   const auto refused = [&accepted](const configs::KeyChange& change) {
     const bool allowed = change.rule() == configs::BetweenStarts::on_request &&
                          std::ranges::count(accepted, change.field->key()) > 0;
@@ -252,7 +256,7 @@ Result<RunDirectory> open_run_directory(const configs::RunConfig& config, bool f
   directory.existed = fs::exists(directory.config_file(), error);
   if (directory.existed) {
     directory.recorded = newest_record(directory.index());
-    auto changes = allowed_changes(directory.config_file(), directory.recorded, config, accepted);
+    auto changes = allowed_changes(directory, config, accepted);
     if (changes) {
       warn_of_edits(directory);
       directory.changes = std::move(changes).value();

@@ -23,6 +23,8 @@ struct RunDirectory {
   bool existed = false;  ///< A run of this name had begun before.
   /// Allowed config changes since the start before.
   std::vector<configs::KeyChange> changes = {};
+  /// data.sources of the start before, if they are among the changes.
+  std::optional<std::vector<configs::DataSource>> sources_before = {};
   std::filesystem::path set_aside = {};       ///< Directory of the earlier run; empty: none.
   std::optional<ConfigRecord> recorded = {};  ///< Newest record in the index.
 

@@ -13,13 +13,15 @@ Result<checkpoint::ReferenceKey> reference_key(const RunPlan& plan, bool with_mo
   const data::ReferenceRows rows = plan.data->reference_rows();
   auto model = TRAIN_TRY(with_model ? weights_fingerprint(plan.config, run_root(plan.config))
                                     : Result<std::string>(std::string()));
-  return checkpoint::ReferenceKey{.data = plan.data_fingerprint,
-                                  .compute = plan.config.precision.compute,
-                                  .model = std::move(model),
-                                  .kernel_set = engine::kernel_set_name(
-                                      plan.config.runtime.device, plan.config.precision.compute),
-                                  .training_rows = rows.live ? 0 : rows.training_rows,
-                                  .validation_rows = rows.live ? 0 : rows.validation_rows};
+  const bool mixed = !rows.live && !rows.of_sources.empty();
+  return checkpoint::ReferenceKey{
+      .data = mixed ? plan.data_fingerprint + " " + rows.of_sources : plan.data_fingerprint,
+      .compute = plan.config.precision.compute,
+      .model = std::move(model),
+      .kernel_set =
+          engine::kernel_set_name(plan.config.runtime.device, plan.config.precision.compute),
+      .training_rows = rows.live ? 0 : rows.training_rows,
+      .validation_rows = rows.live ? 0 : rows.validation_rows};
 }
 
 Result<std::int64_t> references_done(const RunPlan& plan) {

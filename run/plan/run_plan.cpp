@@ -150,6 +150,7 @@ Result<RunPlan> plan_run(const configs::RunConfig& config) {
   }
   plan.data_fingerprint = TRAIN_TRY(data->fingerprint());
   plan.engine.step_weight = data::LaneSource::step_weight(data);
+  plan.engine.sources = std::ssize(data->source_names());
   plan.engine.lane_sequences = data->reference_rows().lane_sequences;
   plan.engine.reference_documents = data->reference_rows().documents;
   plan.data = std::move(data);
@@ -244,8 +245,11 @@ std::string data_difference(const checkpoint::ManifestFields& saved,
   if (saved.data_fingerprint.empty() || saved.data_fingerprint == plan.data_fingerprint) {
     return {};
   }
-  return fmt::format("{} was trained on other data ({}) than data.dir {} holds ({})",
-                     checkpoint.string(), saved.data_fingerprint, plan.config.data.dir,
+  const bool mixed = !plan.config.data.sources.empty();
+  return fmt::format("{} was trained on other data ({}) than {} ({})", checkpoint.string(),
+                     saved.data_fingerprint,
+                     mixed ? std::string("data.sources name")
+                           : fmt::format("data.dir {} holds", plan.config.data.dir),
                      plan.data_fingerprint);
 }
 

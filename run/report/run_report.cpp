@@ -139,6 +139,21 @@ void RunReport::objective_scalars(std::int64_t step, const std::string& prefix,
   }
 }
 
+void RunReport::sources(std::int64_t step, Json& line) {
+  for (std::size_t source = 0; source < options_.source_names.size(); ++source) {
+    const std::string& name = options_.source_names[source];
+    const std::uint64_t rows = options_.data->source_rows_read(source, step);
+    const auto tokens = rows * static_cast<std::uint64_t>(options_.sequence_length);
+    const double epochs =
+        static_cast<double>(rows) / static_cast<double>(options_.data->source_rows(source));
+    line[fmt::format("source_tokens/{}", name)] = tokens;
+    line[fmt::format("source_epochs/{}", name)] = std::round(1e4 * epochs) * 1e-4;
+    scalars(step,
+            {{fmt::format("train/source_tokens/{}", name).c_str(), static_cast<double>(tokens)},
+             {fmt::format("train/source_epochs/{}", name).c_str(), epochs}});
+  }
+}
+
 void RunReport::diagnostics(std::int64_t step,
                             const std::vector<engine::OptimizerDiagnostic>& values) {
   for (const engine::OptimizerDiagnostic& each : values) {
@@ -203,6 +218,7 @@ void RunReport::step(const StepFinished& event, std::int64_t now_ns) {
   if (const double mfu = reached_share(); mfu > 0.0) {
     line["mfu"] = std::round(1e4 * mfu) * 1e-4;
   }
+  sources(event.step, line);
   if (options_.rows) {
     const engine::RowCount rows = options_.rows(event.step - 1);
     line["trained_tokens"] = rows.trained;
@@ -246,7 +262,8 @@ void RunReport::evaluation(const EvaluationFinished& event) {
   line["event"] = "evaluation";
   line["step"] = event.step;
   line["val_loss"] = nats;
-  const bool of_tokens = event.objective_metrics.size() <= options_.block_metrics.size();
+  const bool of_tokens = event.objective_metrics.size() <=
+                         options_.block_metrics.size() + options_.source_names.size();
   if (of_tokens) {
     line["val_perplexity"] = fixed::exp(nats);
   }

@@ -52,8 +52,11 @@ struct ReportOptions {
   std::shared_ptr<const data::LaneSource> data = {};  ///< Has the questions of evaluations, if any.
   std::vector<std::string> units = {};  ///< Names for the norms of the units' gradients.
   std::shared_ptr<const engine::Optimizer> optimizer = {};  ///< Interprets the optimizer's sums.
-  std::vector<std::string> objective_metrics = {};          ///< Names of RowWeighting::metrics().
-  std::vector<std::string> block_metrics = {};              ///< engine::block_metrics().
+  /// Names of RowWeighting::metrics(), and of the losses of sources.
+  std::vector<std::string> objective_metrics = {};
+  std::vector<std::string> source_names = {};   ///< LaneSource::source_names() of `data`.
+  std::int64_t sequence_length = 0;             ///< Tokens of a row, for sources.
+  std::vector<std::string> block_metrics = {};  ///< engine::block_metrics().
   bool tensorboard = true;
   std::int64_t ranks = 1;
   Output output = Output::lines;
@@ -120,6 +123,8 @@ class RunReport {
   /// Writes the objective's metrics to TensorBoard, under `prefix`.
   void objective_scalars(std::int64_t step, const std::string& prefix,
                          const std::vector<std::pair<std::string, double>>& metrics);
+  /// Adds tokens and epochs that the run has read of each source.
+  void sources(std::int64_t step, nlohmann::ordered_json& line);
   void diagnostics(std::int64_t step, const std::vector<engine::OptimizerDiagnostic>& values);
   /// Model FLOP/s over StepRate's window.
   [[nodiscard]] double reached_flops() const {

@@ -33,10 +33,14 @@ function options(chart) {
   };
 }
 
+/// Training and validation losses of the sources of a mixture are with the loss.
+function isOfSources(name) { return /^(val_)?source_loss\//.test(name); }
+
 function drawCharts() {
   const main = state.series.get(state.run);
   if (!main) return;
   byId("charts").hidden = !main.columns.size;
+  charts[0].quantities = ["loss", "val_loss", ...[...main.columns.keys()].filter(isOfSources)];
   chooseOther(main);
   for (const chart of [...charts, otherChart]) chart.draw(shownSeries(), options(chart));
   drawExperts(main);

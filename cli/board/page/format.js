@@ -35,6 +35,7 @@ const kNames = { loss: "training loss", lr: "learning rate", grad_norm: "gradien
 /// Name of a quantity of metrics.jsonl in words.
 function nameOf(quantity) {
   return kNames[quantity] || quantity.replace(/^val_/, "validation ")
+    .replace(/source_(loss|tokens|epochs)\/(.*)$/, "$1 of $2")
     .replace(/^balance\/([a-z]+)_/, "balancing loss $1, ").replace(/[_/]/g, " ");
 }
 
