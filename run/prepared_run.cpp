@@ -118,6 +118,14 @@ Status look_at_start(PreparedRun& run) {
   const MetricsEnd metrics = step > 0 ? run.files->metrics.end_at(step) : MetricsEnd();
   run.start.evaluation_missed = step > 0 && !metrics.evaluated;
   run.start.choices_missed = step > 0 && !metrics.answered;
+  const configs::StopAfter& stop = run.config().train.stop_after;
+  run.start.early_stop = EarlyStop({.metric = stop.metric, .patience = stop.patience});
+  if (step > 0 && run.start.early_stop.used()) {
+    for (const EvaluatedValue& each :
+         TRAIN_TRY(evaluated_values(run.directory.root, stop.metric, step))) {
+      run.start.early_stop.hear(each.step, each.value);
+    }
+  }
   return {};
 }
 
@@ -258,7 +266,7 @@ std::int64_t PreparedRun::first_step() const {
 }
 
 bool PreparedRun::nothing_to_do() const {
-  return first_step() >= config().run.steps &&
+  return (first_step() >= config().run.steps || start.early_stop.over()) &&
          (config().eval.interval_steps == 0 || !start.evaluation_missed) &&
          (configs::choices_interval(config().eval) == 0 || !start.choices_missed);
 }
@@ -478,7 +486,8 @@ RunProgram::Options program_of(const PreparedRun& run) {
       .evaluation_missed = run.start.evaluation_missed,
       .choices_missed = run.start.choices_missed,
       .first_step_saved = run.start.checkpoint && run.start.checkpoint->step == run.first_step(),
-      .save_missed = interval > 0 && run.first_step() / interval * interval > saved};
+      .save_missed = interval > 0 && run.first_step() / interval * interval > saved,
+      .early_stop = run.start.early_stop};
 }
 
 void note_event(const PreparedRun& run, const RunEvent& event) {

@@ -22,9 +22,10 @@ namespace train::run {
 /// State that the next ranks resume from, and what an earlier start left undone there.
 struct StartPoint {
   std::optional<checkpoint::Candidate> checkpoint = {};  ///< None: initial weights.
-  std::int64_t references_done = 0;  ///< Commands of the reference sweep already done.
-  bool evaluation_missed = false;    ///< First step's, due before the last stop.
-  bool choices_missed = false;       ///< First step's answers to eval.choices.
+  std::int64_t references_done = 0;    ///< Commands of the reference sweep already done.
+  bool evaluation_missed = false;      ///< First step's, due before the last stop.
+  bool choices_missed = false;         ///< First step's answers to eval.choices.
+  EarlyStop early_stop = EarlyStop();  ///< Has heard the evaluations up to the first step.
 };
 
 /// Nodes of a run, now and at its start.

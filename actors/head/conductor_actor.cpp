@@ -148,6 +148,19 @@ struct ConductorState {
     }
   }
 
+  void evaluation_heard(const EvaluationFinished& event) {
+    const auto heard = agreement_.hear(event, peers_.ranks.size());
+    if (!heard) {
+      rank_failed({event.rank, heard.error().message, kExitFailure});
+    } else if (*heard && reports_.nonfinite.empty()) {
+      tell_listeners(**heard);
+      tell_index(**heard);
+      if (program_->evaluated((*heard)->step, **heard)) {
+        pump();
+      }
+    }
+  }
+
   void step_finished(const StepFinished& event) {
     if (event.nonfinite) {
       if (reports_.nonfinite.empty()) {
@@ -308,15 +321,7 @@ ConductorActor::behavior_type conductor_behavior(ConductorSelf self,
       },
       [state](const CommandFinished& message) { state->command_finished(message); },
       [state](const StepFinished& event) { state->step_heard(event); },
-      [state](const EvaluationFinished& event) {
-        const auto heard = state->agreement_.hear(event, state->peers_.ranks.size());
-        if (!heard) {
-          state->rank_failed({event.rank, heard.error().message, kExitFailure});
-        } else if (*heard && state->reports_.nonfinite.empty()) {
-          state->tell_listeners(**heard);
-          state->tell_index(**heard);
-        }
-      },
+      [state](const EvaluationFinished& event) { state->evaluation_heard(event); },
       [state](const CheckpointWritten& event) {
         state->reports_.save_failure.clear();
         state->reports_.published = event.step;

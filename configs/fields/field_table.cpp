@@ -517,6 +517,14 @@ constexpr auto kFields = std::to_array<Field>({
     {KEY(train, ema_warmup), "",
      "Limit the decay to (1 + t) / (10 + t) after update t, so that early weights are forgotten.",
      kState},
+    {KEY(train, stop_after.metric), "",
+     "Value of evaluations that must improve for the run to go on: `val_loss` fall, or "
+     "`val_accuracy` rise.",
+     kMayChange, kNone, "val_loss|val_accuracy"},
+    {KEY(train, stop_after.patience), "evaluations",
+     "End the run, as after its last step, when this many evaluations in a row are not better than "
+     "the best before them; 0: never.",
+     kMayChange, between(0, 1e6)},
 
     {KEY(lora, rank), "",
      "Rank of the LoRA adapters that are trained instead of the model's weights; 0: no adapters.",

@@ -10,6 +10,10 @@ void check_evaluation(const RunConfig& config, Rules& rules) {
   rules.refuse_if(eval.choices.empty() && eval.choices_interval_steps > 0,
                   "eval.choices_interval_steps",
                   "has no effect without eval.choices; name files of questions");
+  rules.refuse_if(config.train.stop_after.patience > 0 && eval.interval_steps == 0,
+                  "train.stop_after.patience",
+                  "waits for evaluations, but eval.interval_steps is 0, which never evaluates; set "
+                  "it, or leave train.stop_after out");
 }
 
 void check_checkpoint(const RunConfig& config, Rules& rules) {

@@ -107,6 +107,8 @@ constexpr auto kTable = std::to_array<IdleKeys>({
     {"parallel.interface|parallel.port", one_process, "while all ranks are in one process"},
     {"train.ema_warmup", [](const RunConfig& c) { return c.train.ema == 0.0; },
      "without train.ema"},
+    {"train.stop_after.metric", [](const RunConfig& c) { return c.train.stop_after.patience == 0; },
+     "without train.stop_after.patience"},
 });
 
 }  // namespace

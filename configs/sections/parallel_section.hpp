@@ -43,11 +43,18 @@ struct MemorySection {
   std::string bf16_weights = "kept";
 };
 
+/// [train.stop_after]: end of a run whose evaluations improve no more.
+struct StopAfter {
+  std::string metric = "val_loss";
+  std::int64_t patience = 0;
+};
+
 /// [train]: parameters that are trained.
 struct TrainSection {
   std::vector<std::string> freeze;
   double ema = 0.0;
   bool ema_warmup = false;
+  StopAfter stop_after = {};
 };
 
 }  // namespace train::configs

@@ -74,6 +74,9 @@ const configs::Field* changed_field(std::string_view text) {
   text.remove_prefix(std::min(text.find(kKey), text.size()));
   text.remove_prefix(std::min(kKey.size(), text.size()));
   const std::string_view path = text.substr(0, text.find(' '));
+  if (const configs::Field* const whole = configs::find_field(path)) {
+    return whole;
+  }
   return configs::find_field(path.substr(0, path.find_first_of(".[", path.find('.') + 1)));
 }
 

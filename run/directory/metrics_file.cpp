@@ -143,6 +143,34 @@ Result<MetricsEnd> find_metrics_end(const std::filesystem::path& directory, std:
   }
 }
 
+Result<std::vector<EvaluatedValue>> evaluated_values(const std::filesystem::path& directory,
+                                                     const std::string& key,
+                                                     std::int64_t last_step) {
+  std::error_code code;
+  const std::filesystem::path path = metrics_path(directory);
+  if (!std::filesystem::exists(path, code) && !code) {
+    return std::vector<EvaluatedValue>();
+  }
+  const auto file = TRAIN_TRY(storage::InputFile::open(path));
+  LinesFromEnd lines(file);
+  std::vector<EvaluatedValue> values;
+  while (true) {
+    const auto text = TRAIN_TRY(lines.next());
+    if (!text) {
+      std::reverse(values.begin(), values.end());
+      return values;
+    }
+    if (text->find(key) == std::string::npos) {
+      continue;
+    }
+    const nlohmann::json line = parse(*text);
+    const auto step = step_of(line);
+    if (step && *step <= last_step && line.contains(key) && line[key].is_number()) {
+      values.push_back({*step, line[key].get<double>()});
+    }
+  }
+}
+
 MetricsFile::MetricsFile(const std::filesystem::path& directory)
     : directory_(directory), file_(metrics_path(directory)) {}
 

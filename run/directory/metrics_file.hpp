@@ -2,7 +2,9 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/result.hpp"
 #include "storage/files/append_file.hpp"
@@ -25,6 +27,18 @@ struct MetricsEnd {
 /// Errors: the file cannot be read.
 [[nodiscard]] Result<MetricsEnd> find_metrics_end(const std::filesystem::path& directory,
                                                   std::int64_t step);
+
+/// Value of an evaluation.
+struct EvaluatedValue {
+  std::int64_t step = 0;
+  double value = 0.0;
+};
+
+/// Values that metrics.jsonl has of `key` ("val_loss") for steps up to `last_step`, in order. Reads
+/// all of the file. A missing file has none; unreadable lines are skipped. Blocks. Errors: the file
+/// cannot be read.
+[[nodiscard]] Result<std::vector<EvaluatedValue>> evaluated_values(
+    const std::filesystem::path& directory, const std::string& key, std::int64_t last_step);
 
 /// The file metrics.jsonl of a run, across all of its generations in this process: lines of JSON in
 /// the order of their steps. Threading: one owner at a time. Blocks on the disk. Lines that cannot

@@ -35,7 +35,9 @@ ProgramEnd end_of(const RunProgram& program, const ProgramReports& reports) {
   if (!reports.report_failure.empty()) {  // Never fails a part before the last.
     return {kExitFailure, reports.report_failure};
   }
-  return {kExitFinished, fmt::format("finished at step {}", step)};
+  const std::string early = program.early_end();
+  return {kExitFinished, early.empty() ? fmt::format("finished at step {}", step)
+                                       : fmt::format("finished at step {}: {}", step, early)};
 }
 
 ProgramEnd end_of_drain(const ProgramReports& reports, std::int64_t step, const std::string& place,

@@ -51,6 +51,9 @@ RunProgram::RunProgram(const Options& options)
   // A resumed run evaluated this step before saving, except in a save on a signal, which does not
   // wait for it; a new run starts with a measured loss.
   evaluated_ = options.first_step > 0 && !options.evaluation_missed;
+  if (options_.early_stop.over()) {
+    options_.total_steps = options_.first_step;
+  }
   answered_ = options.first_step > 0 && !options.choices_missed;
 }
 
@@ -78,7 +81,7 @@ Command RunProgram::next_of_step() {
 }
 
 std::optional<Command> RunProgram::next() {
-  if (stopped_) {
+  if (stopped_ || (awaits_evaluation_ && !nonfinite_)) {
     return std::nullopt;
   }
   if (nonfinite_) {
@@ -99,6 +102,7 @@ std::optional<Command> RunProgram::next() {
       return command;
     }
     evaluated_ = true;
+    awaits_evaluation_ = options_.early_stop.used();
     return give(options_.passes.evaluation(), step_);
   }
   if (!stop_early_ && !answered_ && options_.choices_interval > 0 &&
@@ -143,6 +147,21 @@ std::optional<Command> RunProgram::live_reference(bool evaluates) {
              ? std::optional(
                    give(options_.passes.reference(), live.first_of_validation + references_++))
              : std::nullopt;
+}
+
+bool RunProgram::evaluated(std::int64_t step, const EvaluationFinished& event) {
+  if (!options_.early_stop.used() || event.of_choices) {
+    return false;
+  }
+  TRAIN_CHECK(step == step_, "an evaluation of step {} at step {}", step, step_);
+  awaits_evaluation_ = false;
+  options_.early_stop.hear(step, options_.early_stop.metric() == "val_loss"
+                                     ? event.cross_entropy.value()
+                                     : event.accuracy.value());
+  if (options_.early_stop.over()) {
+    options_.total_steps = step_;  // What is due after the last step is due now.
+  }
+  return true;
 }
 
 void RunProgram::stop_early() { stop_early_ = true; }

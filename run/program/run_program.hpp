@@ -10,6 +10,7 @@
 #include "engine/rank/plan/pass_list.hpp"
 #include "run/events/rank_reports.hpp"
 #include "run/program/command.hpp"
+#include "run/program/early_stop.hpp"
 
 namespace train::data {
 struct ReferenceRows;
@@ -51,12 +52,21 @@ class RunProgram {
     bool first_step_saved = true;  ///< A checkpoint has the state of `first_step`.
     /// True if a checkpoint due up to `first_step` was lost with the ranks: save at once.
     bool save_missed = false;
+    /// Decision of train.stop_after, which has heard the evaluations up to `first_step`.
+    EarlyStop early_stop = EarlyStop();
   };
 
   explicit RunProgram(const Options& options);
 
-  /// Returns the next command; nullopt after `stop`.
+  /// Returns the next command; nullopt after `stop`, and while an evaluation decides what follows.
   [[nodiscard]] std::optional<Command> next();
+  /// Handles the evaluation after `step` steps: with `early_stop` the run may end there.
+  /// True if that decided what follows, so that next() has commands again.
+  bool evaluated(std::int64_t step, const EvaluationFinished& event);
+  /// Why the run ended before all of its steps; empty: it did not.
+  [[nodiscard]] std::string early_end() const {
+    return options_.early_stop.over() ? options_.early_stop.text() : std::string();
+  }
   /// Handles a signal: no further step; snapshot the current state, then stop.
   void stop_early();
   /// Handles a non-finite step `step` (from 0): find the origin, then stop; nothing more is saved.
@@ -99,9 +109,10 @@ class RunProgram {
   std::int64_t referenced_ = 0;  ///< Steps up to this one have their live reference.
   /// Issued commands of the next step, and of a non-finite search.
   std::size_t given_ = 0, searched_ = 0;
-  bool evaluated_ = false;  ///< At step_.
-  bool answered_ = false;   ///< At step_: the choices.
-  bool saved_ = false;      ///< At step_.
+  bool evaluated_ = false;          ///< At step_.
+  bool answered_ = false;           ///< At step_: the choices.
+  bool saved_ = false;              ///< At step_.
+  bool awaits_evaluation_ = false;  ///< That of step_ decides whether further steps follow.
   bool stop_early_ = false;
   std::optional<std::int64_t> nonfinite_;  ///< Non-finite step.
   bool stopped_ = false;

@@ -180,6 +180,8 @@ TEST_CASE("field_table: of these keys alone a run that goes on may have another 
                                             "memory.checkpointed_part",
                                             "memory.offload",
                                             "memory.bf16_weights",
+                                            "train.stop_after.metric",
+                                            "train.stop_after.patience",
                                             "runtime.threads",
                                             "runtime.device"};
   for (const Field& field : all_fields()) {

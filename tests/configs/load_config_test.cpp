@@ -366,6 +366,22 @@ TEST_CASE("load_config: a list of texts takes one text too", "[configs][load_con
   CHECK(refused_override("train.freeze=\"\"").ends_with("holds an empty text; leave it out"));
 }
 
+TEST_CASE("load_config: a table within a section is its keys", "[configs][load_config]") {
+  const std::string stop =
+      kMinimal + "[train]\nstop_after = {metric = \"val_accuracy\", patience = 3}\n";
+  CHECK(accepted(stop).train.stop_after.metric == "val_accuracy");
+  CHECK(accepted(stop).train.stop_after.patience == 3);
+  CHECK(accepted(kMinimal, {"train.stop_after={patience=2}"}).train.stop_after.patience == 2);
+  CHECK(accepted(kMinimal, {"train.stop_after.patience=4"}).train.stop_after.patience == 4);
+  CHECK(accepted(to_toml(accepted(stop))).train.stop_after.patience == 3);
+  CHECK(refusal(kMinimal + "[train]\nstop_after = 3\n").find("unknown key \"train.stop_after\"") !=
+        std::string::npos);
+  CHECK(refusal(kMinimal, {"train.stop_after=3"})
+            .starts_with("--set train.stop_after=3: train.stop_after must be a table"));
+  CHECK(refusal(kMinimal, {"train.stop_after={patiense=3}"})
+            .find("did you mean \"train.stop_after.patience\"") != std::string::npos);
+}
+
 TEST_CASE("load_config: a list of integers takes one integer too", "[configs][load_config]") {
   using List = std::vector<std::int64_t>;
   CHECK(accepted(kMinimal).batch.radix == List{2});

@@ -420,6 +420,7 @@ const std::vector<Row> kRows = {
      {kArch, "parallel.ranks=2", "parallel.strategy=full", "parallel.reshard=never"},
      {kArch, "parallel.ranks=2", "parallel.strategy=full"}},
     {"train.ema_warmup=true", {kArch}, {kArch, "train.ema=0.5"}},
+    {"train.stop_after.metric=val_accuracy", {kArch}, {kArch, "train.stop_after.patience=2"}},
 };
 
 /// Notes about a run file with these keys.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <catch2/catch.hpp>
+#include <cmath>
 #include <map>
 #include <string>
 #include <string_view>
@@ -58,6 +59,70 @@ TEST_CASE("a run evaluates and saves at its intervals and at the end", "[run][EX
         "eval0 train0 train1 eval2 save2 train2 train3 eval4 save4 stop4");
   CHECK(all({.total_steps = 2}) == "train0 train1 save2 stop2");
   CHECK(all({.total_steps = 0}) == "stop0");
+}
+
+TEST_CASE("a run whose evaluations stop improving ends as after its last step", "[run][EX-1]") {
+  const RunProgram::Options options{
+      .total_steps = 8, .eval_interval = 2, .early_stop = EarlyStop({.patience = 2})};
+  const auto evaluation = [](double loss) {
+    EvaluationFinished event;
+    event.cross_entropy = FloatBits(loss);
+    return event;
+  };
+  RunProgram program(options);
+  CHECK(take(program) == "eval0");  // What follows is not known yet.
+  CHECK(program.evaluated(0, evaluation(3.0)));
+  CHECK(take(program) == "train0 train1 eval2");
+  program.evaluated(2, evaluation(3.5));
+  CHECK(take(program) == "train2 train3 eval4");
+  CHECK(program.early_end().empty());
+  program.evaluated(4, evaluation(3.0));  // Equal is not better.
+  CHECK(take(program) == "save4 stop4");
+  CHECK(program.complete());
+  CHECK(program.early_end() == "val_loss is not below 3 of step 0 in 2 evaluations");
+
+  // A start that resumes has heard what came before it.
+  RunProgram::Options resumed = options;
+  resumed.first_step = 2;
+  resumed.early_stop.hear(0, 3.0);
+  resumed.early_stop.hear(2, 3.5);
+  RunProgram second(resumed);
+  CHECK(take(second) == "train2 train3 eval4");
+  second.evaluated(4, evaluation(3.0));
+  CHECK(take(second) == "save4 stop4");
+  RunProgram better(resumed);
+  take(better);
+  better.evaluated(4, evaluation(2.0));
+  CHECK(take(better) == "train4 train5 eval6");
+
+  // Signals and values that are not finite are served as ever.
+  RunProgram stopped(options);
+  take(stopped);
+  stopped.stop_early();
+  stopped.evaluated(0, evaluation(3.0));
+  CHECK(take(stopped) == "stop0");
+  RunProgram lost(options);
+  CHECK(take(lost, 1) == "eval0");
+  lost.evaluated(0, evaluation(3.0));
+  CHECK(take(lost, 3) == "train0 train1 eval2");
+  lost.stop_nonfinite(1);
+  CHECK(take(lost) == "find1 stop2");
+}
+
+TEST_CASE("early stop: accuracies rise, and NaN is never better", "[run][early_stop]") {
+  EarlyStop stop({.metric = "val_accuracy", .patience = 2});
+  stop.hear(0, 0.5);
+  stop.hear(2, 0.6);
+  stop.hear(4, std::nan(""));
+  stop.hear(4, 0.9);  // Known already.
+  CHECK_FALSE(stop.over());
+  stop.hear(6, 0.6);
+  CHECK(stop.over());
+  CHECK(stop.text() == "val_accuracy is not above 0.6 of step 2 in 2 evaluations");
+  EarlyStop never;
+  never.hear(0, 1.0);
+  never.hear(1, 2.0);
+  CHECK_FALSE(never.over());
 }
 
 TEST_CASE("a run counts a step before it takes it, and before it searches it", "[run][EX-1]") {

@@ -1,0 +1,47 @@
+// Runs that end when their evaluations improve no more.
+
+#include "tests/integration/rank_runs.hpp"
+
+using namespace train::test;
+
+namespace {
+
+// Nothing is learned at such a rate: the accuracy of all evaluations is that of the first.
+const Words kIdle = {"optimizer.lr=1e-12",
+                     "eval.interval_steps=3",
+                     "run.steps=30",
+                     "checkpoint.interval_steps=3",
+                     "run.sample_tokens=0",
+                     "run.digest_interval_steps=1",
+                     "train.stop_after={metric=\"val_accuracy\", patience=3}"};
+
+}  // namespace
+
+TEST_CASE("early stop: a run ends where its evaluations stop improving, at any ranks",
+          "[integration][early_stop][P1]") {
+  const RunSite site;
+  const Ended ended = site.train(kIdle);
+  INFO(ended.err);
+  CHECK(has(ended.err, "finished at step 9: val_accuracy is not above"));
+  CHECK(newest_checkpoint(site.run()) == 9);
+  const Ended again = site.train(kIdle);  // There is nothing left to do.
+  CHECK(newest_checkpoint(site.run()) == 9);
+  CHECK(site.call({"verify", "runs/tiny"}).exit_code == 0);
+
+  const RunSite ranks;
+  ranks.train(joined(kIdle, {"parallel.ranks=2"}));
+  CHECK(results_of(ranks.run()) == results_of(site.run()));
+
+  // A start that ends before the decision leaves it to the next.
+  const RunSite parts;
+  Words part = joined(kIdle, {"run.steps_per_job=4"});
+  CHECK(parts.call(RunSite::run_words(part)).exit_code == 75);
+  CHECK(parts.call(RunSite::run_words(part)).exit_code == 75);
+  CHECK(parts.call(RunSite::run_words(part)).exit_code == 0);
+  CHECK(newest_checkpoint(parts.run()) == 9);
+  CHECK(results_of(parts.run()) == results_of(site.run()));
+
+  // More patience goes on.
+  site.train(joined(kIdle, {"train.stop_after.patience=5"}));
+  CHECK(newest_checkpoint(site.run()) == 15);
+}
