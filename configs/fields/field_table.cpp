@@ -141,6 +141,11 @@ constexpr auto kFields = std::to_array<Field>({
      between(0, 1e3)},
     {KEY(model, norm_eps), "", "Epsilon of every norm.", kState, above(0, 1)},
     {KEY(model, rope_theta), "", "Base of the rotary frequencies.", kState, above(0, 1e12)},
+    {KEY(model, rope.type), "",
+     "Stretch the rotary positions of a published model to a context `rope.factor` times as long; "
+     "`none`: as its config.json has them; `yarn` (Peng et al. 2023) or `linear`. Exports have it.",
+     kState, kNone, "none|yarn|linear"},
+    {KEY(model, rope.factor), "", "Factor of `rope.type`, above 1.", kState, between(1, 1e4)},
     {KEY(model, residual_scale), "",
      "Factor of a block's output where it is added to the residual stream.", kState, above(0, 1e3)},
     {KEY(model, qk_norm), "", "Normalise queries and keys per head before the rotation.", kShapes},

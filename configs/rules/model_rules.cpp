@@ -14,9 +14,9 @@ constexpr std::int64_t kLargestLaneTokens = std::int64_t{1} << 31;
 constexpr std::int64_t kLargestStepTokens = std::int64_t{1} << 32;
 constexpr std::size_t kLongestName = 200;
 // Keys of [model] that do not say what a config.json says.
-constexpr std::array<std::string_view, 8> kNotOfArch = {
-    "arch",     "config",       "from",    "init_scheme",
-    "init_std", "z_loss_coeff", "balance", "router_bias_rate"};
+constexpr std::array<std::string_view, 10> kNotOfArch = {
+    "arch",    "config",           "from",      "init_scheme", "init_std", "z_loss_coeff",
+    "balance", "router_bias_rate", "rope.type", "rope.factor"};
 
 }  // namespace
 
@@ -51,6 +51,13 @@ void check_model(const RunConfig& config, Rules& rules) {
   const char* other = model.from.empty() ? "model.config" : "model.from";
   rules.refuse_if(published && !model.arch.empty(), "model.arch",
                   "has no effect with {}, whose config.json defines it; remove one of them", other);
+  rules.refuse_if(!published && model.rope.type != "none", "model.rope.type",
+                  "stretches the rope of a published model; with model.arch set model.rope_theta, "
+                  "and leave model.rope out");
+  rules.refuse_if(published && model.rope.type != "none" && model.rope.factor == 1.0,
+                  "model.rope.factor", "is 1, which stretches nothing; give more, such as 4");
+  rules.refuse_if(model.rope.type == "none" && model.rope.factor != 1.0, "model.rope.factor",
+                  "needs model.rope.type: give \"yarn\" or \"linear\", or leave it out");
   const RunConfig none;
   for (const Field& field : all_fields()) {
     const bool of_arch =

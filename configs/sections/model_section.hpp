@@ -8,6 +8,12 @@ namespace train::configs {
 
 // Meaning, unit and range of each member: its key in configs/fields/field_table.cpp.
 
+/// [model.rope]: longer context of a published model.
+struct RopeSection {
+  std::string type = "none";
+  double factor = 1.0;
+};
+
 /// [model]: one of `arch` with dimensions (0: derived by the architecture's rule), `config` and
 /// `from`. The dimensions belong to `arch`; the other two have a config.json. `balance` and
 /// `router_bias_rate` are of all three.
@@ -36,6 +42,7 @@ struct ModelSection {
   double z_loss_coeff = 1e-4;
   double norm_eps = 1e-5;
   double rope_theta = 10000.0;
+  RopeSection rope = {};
   double residual_scale = 1.0;
   bool qk_norm = true;
   bool attention_output_gate = true;

@@ -255,8 +255,59 @@ Result<ModelConfigText> find_model_config(const std::string& name_or_path) {
   return read_model_config(path);
 }
 
-Result<PublishedModel> open_model(const std::string& directory, std::int64_t sequence_length) {
+Result<std::string> with_rope(const ModelConfigText& config, const configs::RopeSection& rope) {
+  if (rope.type == "none") {
+    return config.text;
+  }
+  using Json = nlohmann::ordered_json;
+  auto whole = Json::parse(config.text, nullptr, /*allow_exceptions=*/false);
+  const auto refused = [&](const std::string& why) {
+    return user_error(fmt::format("model.rope: {} {}; leave model.rope out", config.source, why));
+  };
+  if (!whole.is_object()) {
+    return refused("is no object of JSON");
+  }
+  const auto half = whole.find("text_config");
+  Json& keys = half != whole.end() && half->is_object() ? *half : whole;
+  const auto context = keys.find("max_position_embeddings");
+  if (context == keys.end() || !context->is_number_integer()) {
+    return refused("has no max_position_embeddings to stretch");
+  }
+  Json scaling = Json::object();
+  for (const char* const key : {"rope_parameters", "rope_scaling"}) {
+    const auto found = keys.find(key);
+    if (found == keys.end() || found->is_null()) {
+      continue;
+    }
+    const Json kind = found->is_object()
+                          ? found->value("rope_type", found->value("type", Json("default")))
+                          : Json();
+    const bool by_layer = found->is_object() && std::ranges::any_of(*found, [](const Json& value) {
+                            return value.is_object();
+                          });
+    if (by_layer || kind != "default") {
+      return refused(by_layer ? "has ropes that go by layers"
+                              : fmt::format("has a rope of type {} already", kind.dump()));
+    }
+    scaling.update(*found);
+  }
+  const bool newer = keys.contains("rope_parameters") && keys["rope_parameters"].is_object();
+  scaling.erase("type");
+  scaling["rope_type"] = rope.type;
+  scaling["factor"] = rope.factor;
+  if (rope.type == "yarn") {
+    scaling["original_max_position_embeddings"] = *context;
+  }
+  keys["max_position_embeddings"] = static_cast<std::int64_t>(context->get<double>() * rope.factor);
+  keys.erase(newer ? "rope_scaling" : "rope_parameters");
+  keys[newer ? "rope_parameters" : "rope_scaling"] = std::move(scaling);
+  return whole.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+Result<PublishedModel> open_model(const std::string& directory, std::int64_t sequence_length,
+                                  const configs::RopeSection& rope) {
   auto config = TRAIN_TRY(find_model_config(directory));
+  config.text = TRAIN_TRY(with_rope(config, rope));
   const auto spec =
       TRAIN_TRY(engine::spec_from_config(config.text, config.source, sequence_length));
   auto weights = checkpoint::PublishedWeights::open(directory, spec);
@@ -294,9 +345,11 @@ namespace {
 /// Reads a published model's config.json, with the tied embeddings that its weights decide.
 Result<ModelConfigText> config_of(const configs::ModelSection& section) {
   if (section.from.empty() || weight_files(section.from).empty()) {
-    return find_model_config(section.from.empty() ? section.config : section.from);
+    auto found = TRAIN_TRY(find_model_config(section.from.empty() ? section.config : section.from));
+    found.text = TRAIN_TRY(with_rope(found, section.rope));
+    return found;
   }
-  auto model = TRAIN_TRY(open_model(section.from, 0));
+  auto model = TRAIN_TRY(open_model(section.from, 0, section.rope));
   return std::move(model.config);
 }
 
@@ -347,6 +400,7 @@ configs::RunConfig use_run_copy(configs::RunConfig config, const fs::path& run_r
     return config;
   }
   section.from.clear();
+  section.rope = {};  // The copy has it.
   section.config = own.string();
   return config;
 }

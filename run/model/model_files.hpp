@@ -34,11 +34,18 @@ struct PublishedModel {
   std::vector<std::string> notes;  ///< Ignored parts of the model, a sentence each.
 };
 
+/// The text of a config.json with the rope that model.rope asks for, and the context that it then
+/// has: as transformers writes it. Pure. Errors (user): the model's rope is scaled already, goes by
+/// layers, or has no context of its own.
+[[nodiscard]] Result<std::string> with_rope(const ModelConfigText& config,
+                                            const configs::RopeSection& rope);
+
 /// Opens a model for a run of `sequence_length` (0: not known). Blocks on the files' headers, and
 /// on an output head that may equal the embedding. Errors: those of find_model_config(),
 /// spec_from_config() and PublishedWeights::open.
 [[nodiscard]] Result<PublishedModel> open_model(const std::string& directory,
-                                                std::int64_t sequence_length);
+                                                std::int64_t sequence_length,
+                                                const configs::RopeSection& rope = {});
 
 /// Logs the notes as warnings.
 void show_notes(const std::string& directory, const std::vector<std::string>& notes);

@@ -140,7 +140,8 @@ Result<RunPlan> plan_run(const configs::RunConfig& config) {
   // Checked before anything is started; a resumed run does not need it.
   std::error_code ignored;
   if (std::filesystem::exists(config.model.from, ignored)) {
-    auto model = TRAIN_TRY(open_model(config.model.from, config.data.sequence_length));
+    auto model =
+        TRAIN_TRY(open_model(config.model.from, config.data.sequence_length, config.model.rope));
     plan.model_notes = std::move(model.notes);
   }
   auto data = TRAIN_TRY(data::open_lanes(config, plan.engine.model.vocab_size));
