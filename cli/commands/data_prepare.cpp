@@ -62,6 +62,7 @@ Status prepare_rows(const PrepareOptions& options, storage::SaidLayout layout) {
                                    .chat_template = options.chat_template,
                                    .date = options.date,
                                    .train_on_last = options.train_on == "last",
+                                   .part = data::answer_part_named(options.train_on),
                                    .source_key = options.source_key,
                                    .keywords = options.keywords,
                                    .val_fraction = options.val_fraction,
@@ -217,7 +218,9 @@ void describe_rows(CommandSyntax& command, PrepareOptions& options) {
   command.date(options.date);
   command
       .text("--train-on", options.train_on,
-            "Train on every answer of a conversation, or on its last one", "all|last")
+            "Train on every answer of a conversation, or on its last one; or on the thoughts of "
+            "every answer, or on what follows them",
+            "all|last|thinking|final")
       ->capture_default_str();
   command.text("--source-key", options.source_key,
                "Member that names a line's source; by default each file is a source", "KEY");
@@ -238,8 +241,10 @@ std::string mistake_of(const PrepareOptions& options) {
   if (options.out.empty()) {
     return "--out is empty";
   }
-  if (options.train_on != "all" && options.train_on != "last") {
-    return fmt::format("--train-on must be all or last, not \"{}\"", options.train_on);
+  if (options.train_on != "all" && options.train_on != "last" &&
+      data::answer_part_named(options.train_on) == data::AnswerPart::whole) {
+    return fmt::format("--train-on must be all, last, thinking or final, not \"{}\"",
+                       options.train_on);
   }
   if (!(options.max_dropped >= 0 && options.max_dropped <= 1)) {
     return fmt::format("--max-dropped must be from 0 to 1, not {}", options.max_dropped);

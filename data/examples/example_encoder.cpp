@@ -190,6 +190,10 @@ ExampleEncoder::TextOrDropped ExampleEncoder::encode_text(const ExampleText& tex
   if (text.conversation) {
     return encode_conversation(text, encoded);
   }
+  if (settings_.part != AnswerPart::whole) {
+    return Dropped{DropReason::nothing_trained,
+                   "thoughts are told apart in conversations alone, and this is a text"};
+  }
   return text.prompt.empty() ? encode_plain(text) : encode_completion(text, encoded);
 }
 
@@ -206,6 +210,11 @@ ExampleEncoder::TextOrDropped ExampleEncoder::encode_conversation(const ExampleT
   for (const std::string& name : conversation.not_read) {
     remember(encoded.remarks, {RemarkKind::not_read, fmt::format("messages[].{}", name)});
   }
+  const auto answers = keep_part(conversation.text, conversation.answers, settings_.part);
+  if (answers.empty() && !conversation.answers.empty()) {
+    return Dropped{DropReason::nothing_trained,
+                   "no answer has thoughts: the template prints no </think>, [/THINK] or channel"};
+  }
   EncodedText tokens;
   const Status status = encoder_.encode_with_spans(
       conversation.text, {.add_special_tokens = false, .rendered = true}, tokens);
@@ -215,7 +224,7 @@ ExampleEncoder::TextOrDropped ExampleEncoder::encode_conversation(const ExampleT
   encoded.method = std::max(encoded.method.value_or(MaskMethod::markers), conversation.method);
   const auto end_of_turn = template_->special_tokens().find("eos_token");
   return train_answers(
-      tokenizer_, tokens, conversation.answers, text.message_weights,
+      tokenizer_, tokens, answers, text.message_weights,
       end_of_turn == template_->special_tokens().end() ? std::string_view() : end_of_turn->second);
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "data/chat/chat_template.hpp"
+#include "data/examples/answer_parts.hpp"
 #include "data/examples/conversation_mask.hpp"
 #include "data/examples/example.hpp"
 #include "data/examples/keyword_mask.hpp"
@@ -33,7 +34,8 @@ struct EncoderSettings {
   std::string chat_template = {};  ///< Argument of ChatTemplate::find().
   ChatSettings chat = {};
   std::uint32_t row_length = 0;
-  bool truncates = true;  ///< false: documents may have any length.
+  bool truncates = true;                ///< false: documents may have any length.
+  AnswerPart part = AnswerPart::whole;  ///< Train only this part of answers in conversations.
   /// Train only these tokens of a plain text; null: all.
   std::shared_ptr<const KeywordMask> keywords = {};
 };

@@ -169,6 +169,7 @@ Status ExampleReading::encode(unsigned worker, const Waiting& line, EncodedLine&
                                     .chat = chat_settings_of(request_),
                                     .row_length = static_cast<std::uint32_t>(request_.row_length),
                                     .truncates = !cuts_documents(packing_),
+                                    .part = request_.part,
                                     .keywords = keywords_});
   }
   to = TRAIN_TRY(encoder->encode(std::get<Example>(std::move(parsed))));

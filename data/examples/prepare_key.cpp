@@ -72,6 +72,9 @@ Result<std::string> prepare_key(const PrepareRowsRequest& request) {
                   request.kind ? example_kind_name(*request.kind) : "",
                   request.packing ? packing_name(*request.packing) : "", request.row_length,
                   request.train_on_last, request.source_key, request.val_fraction, request.seed);
+  if (request.part != AnswerPart::whole) {  // Else the key of earlier versions.
+    text += fmt::format("part {}\n", request.part == AnswerPart::final ? "final" : "thinking");
+  }
   if (!request.keywords.empty()) {
     const auto digest = TRAIN_TRY(file_digest(request.keywords));
     text += fmt::format("keywords {}\n", digest);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/result.hpp"
+#include "data/examples/answer_parts.hpp"
 #include "data/examples/example.hpp"
 #include "data/examples/row_report.hpp"
 #include "data/prepare/prepare.hpp"
@@ -21,21 +22,22 @@ struct PrepareRowsRequest {
   std::string tokenizer{};                                    ///< Directory or file.
   std::filesystem::path out{};                                ///< Created if missing.
   std::int64_t row_length = 0;                                ///< T, tokens; at least 2.
-  std::optional<Packing> packing{};   ///< Default: bfd_split for texts, otherwise bfd.
-  std::optional<ExampleKind> kind{};  ///< Default: the kind of the first recognised line.
-  std::string chat_template{};        ///< Name or path; empty: the tokenizer's.
-  std::string date{};                 ///< YYYY-MM-DD, the date that templates may print.
-  bool train_on_last = false;         ///< Train only the last answer of a conversation.
-  std::string source_key{};           ///< Member that names a line's source; empty: input
-                                      ///< file names are the sources.
-  std::filesystem::path keywords{};   ///< File of regular expressions, one per line: only
-                                      ///< matching tokens of texts are trained; empty:
-                                      ///< all.
-  double val_fraction = 0.05;         ///< Fraction of lines; 0: none; less than 1.
-  double most_dropped = 0.05;         ///< Largest fraction of lines that may be dropped.
-  std::uint64_t seed = 0;             ///< Seed of the validation split and of packing.
-  int threads = 1;                    ///< Encoding threads; the result does not depend on them.
-  bool force = false;                 ///< Replace existing data in `out`.
+  std::optional<Packing> packing{};     ///< Default: bfd_split for texts, otherwise bfd.
+  std::optional<ExampleKind> kind{};    ///< Default: the kind of the first recognised line.
+  std::string chat_template{};          ///< Name or path; empty: the tokenizer's.
+  std::string date{};                   ///< YYYY-MM-DD, the date that templates may print.
+  bool train_on_last = false;           ///< Train only the last answer of a conversation.
+  AnswerPart part = AnswerPart::whole;  ///< Train only this part of answers in conversations.
+  std::string source_key{};             ///< Member that names a line's source; empty: input
+                                        ///< file names are the sources.
+  std::filesystem::path keywords{};     ///< File of regular expressions, one per line: only
+                                        ///< matching tokens of texts are trained; empty:
+                                        ///< all.
+  double val_fraction = 0.05;           ///< Fraction of lines; 0: none; less than 1.
+  double most_dropped = 0.05;           ///< Largest fraction of lines that may be dropped.
+  std::uint64_t seed = 0;               ///< Seed of the validation split and of packing.
+  int threads = 1;                      ///< Encoding threads; the result does not depend on them.
+  bool force = false;                   ///< Replace existing data in `out`.
 };
 
 /// Writes a directory of rows, meta.json last. Blocks. The bytes are a pure function of the inputs
