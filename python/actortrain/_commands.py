@@ -31,12 +31,21 @@ Target = Union[PathLike, HasDirectory]
 
 
 def value_text(value: Any) -> str:
-    """A value as --set reads it: TOML."""
+    """A value as --set reads it: TOML, but for texts, which may be bare."""
+    return value if isinstance(value, str) else inner_text(value)
+
+
+def inner_text(value: Any) -> str:
+    """A value as TOML on one line; a mapping is an inline table."""
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, (str, int, float)):
-        return str(value) if not isinstance(value, float) else repr(value)
-    return json.dumps(list(value), ensure_ascii=False)
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False)
+    if isinstance(value, (int, float)):
+        return repr(value)
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{key} = {inner_text(one)}" for key, one in value.items()) + "}"
+    return "[" + ", ".join(inner_text(one) for one in value) + "]"
 
 
 def set_words(values: Optional[Settings]) -> list[str]:

@@ -64,6 +64,8 @@ def test_options_are_words() -> None:
         "--force", "--stop", "a", "--stop", "b", "--temperature", "0.0"]
     assert set_words({"a.b": True, "c": {"d": [1, 2], "e": "x"}}) == [
         "--set", "a.b=true", "--set", "c.d=[1, 2]", "--set", "c.e=x"]
+    assert set_words({"data": {"sources": [{"dir": 'a "b"', "weight": 5}]}, "train.stop_after": {"patience": 3}}) == [
+        "--set", 'data.sources=[{dir = "a \\"b\\"", weight = 5}]', "--set", "train.stop_after={patience = 3}"]
 
 
 @pytest.mark.parametrize("message, place", [
