@@ -4,6 +4,7 @@
 
 #include "base/check.hpp"
 #include "kernels/gemm/matmul.hpp"
+#include "kernels/head/head_loss.hpp"
 #include "kernels/head/log_probs.hpp"
 #include "kernels/head/row_distance.hpp"
 
