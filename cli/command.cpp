@@ -7,8 +7,8 @@
 
 #include "base/text/text_output.hpp"
 #include "configs/fields/field_table.hpp"
-#include "configs/nearest.hpp"
-#include "configs/other_words.hpp"
+#include "configs/words/nearest.hpp"
+#include "configs/words/other_words.hpp"
 #include "storage/files/input_file.hpp"
 
 namespace train::cli {

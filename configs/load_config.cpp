@@ -21,10 +21,10 @@
 #include "configs/fields/named_options.hpp"
 #include "configs/fields/optimizer_table.hpp"
 #include "configs/fields/source_table.hpp"
-#include "configs/nearest.hpp"
-#include "configs/other_words.hpp"
 #include "configs/scaling/scaling.hpp"
 #include "configs/validate_config.hpp"
+#include "configs/words/nearest.hpp"
+#include "configs/words/other_words.hpp"
 
 namespace train::configs {
 namespace {

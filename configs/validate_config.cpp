@@ -9,8 +9,8 @@
 
 #include "configs/fields/field_table.hpp"
 #include "configs/fields/source_table.hpp"
-#include "configs/nearest.hpp"
 #include "configs/rules/rules.hpp"
+#include "configs/words/nearest.hpp"
 
 namespace train::configs {
 namespace {

@@ -3,7 +3,7 @@
 
 #include "cli/command.hpp"
 #include "cli/plot/plot_curves.hpp"
-#include "configs/nearest.hpp"
+#include "configs/words/nearest.hpp"
 
 namespace train::cli {
 namespace {

@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#include "configs/nearest.hpp"
 #include "configs/scaling/scaling.hpp"
+#include "configs/words/nearest.hpp"
 
 namespace train::cli {
 namespace {

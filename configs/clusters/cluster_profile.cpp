@@ -14,7 +14,7 @@
 
 #include "base/text/ascii.hpp"
 #include "configs/load_config.hpp"
-#include "configs/nearest.hpp"
+#include "configs/words/nearest.hpp"
 
 namespace train::configs {
 namespace {

@@ -1,8 +1,8 @@
 #include <algorithm>
 
 #include "configs/fields/field_table.hpp"
-#include "configs/nearest.hpp"
 #include "configs/rules/rules.hpp"
+#include "configs/words/nearest.hpp"
 
 namespace train::configs {
 namespace {

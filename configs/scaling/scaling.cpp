@@ -14,7 +14,7 @@
 #include "base/math/fixed_math.hpp"
 #include "configs/fields/field_table.hpp"
 #include "configs/fields/optimizer_table.hpp"
-#include "configs/nearest.hpp"
+#include "configs/words/nearest.hpp"
 
 namespace train::configs {
 namespace {

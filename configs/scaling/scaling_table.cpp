@@ -8,7 +8,7 @@
 #include <fstream>
 
 #include "configs/load_config.hpp"
-#include "configs/nearest.hpp"
+#include "configs/words/nearest.hpp"
 
 namespace train::configs {
 namespace {

@@ -11,7 +11,7 @@
 #include "base/check.hpp"
 #include "base/text/log.hpp"
 #include "configs/models/shipped_models.hpp"
-#include "configs/nearest.hpp"
+#include "configs/words/nearest.hpp"
 #include "data/chat/template_files.hpp"
 #include "data/rows/row_facts.hpp"
 #include "data/tokenizer/formats/file_names.hpp"

@@ -14,7 +14,7 @@
 
 #include "base/text/log.hpp"
 #include "configs/fields/field_table.hpp"
-#include "configs/other_words.hpp"
+#include "configs/words/other_words.hpp"
 #include "tests/support/disks/temp_directory.hpp"
 #include "tests/support/harness/error_output_file.hpp"
 

@@ -1,4 +1,4 @@
-#include "configs/other_words.hpp"
+#include "configs/words/other_words.hpp"
 
 #include <algorithm>
 #include <array>

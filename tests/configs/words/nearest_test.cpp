@@ -1,4 +1,4 @@
-#include "configs/nearest.hpp"
+#include "configs/words/nearest.hpp"
 
 #include <catch2/catch.hpp>
 #include <string>

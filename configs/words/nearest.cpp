@@ -1,11 +1,11 @@
-#include "configs/nearest.hpp"
+#include "configs/words/nearest.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <vector>
 
-#include "configs/other_words.hpp"
+#include "configs/words/other_words.hpp"
 
 namespace train::configs {
 
