@@ -14,6 +14,8 @@ SMALL = {"vocab_size": VOCAB, "hidden_size": 48, "intermediate_size": 64, "num_h
          "bos_token_id": 1, "eos_token_id": 2}
 NEOX = {key: value for key, value in SMALL.items() if key != "num_key_value_heads"}
 EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 24}
+SCANS = {**{key: value for key, value in SMALL.items() if "_size" in key and key != "intermediate_size" or "token_id" in key},
+         "num_hidden_layers": 2, "state_size": 8}
 SIGMOIDS = {"n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 24, "first_k_dense_replace": 1}
 FAMILIES = {
     "llama": SMALL, "mistral": {**SMALL, "sliding_window": None}, "ministral": {**SMALL, "head_dim": 12, "sliding_window": 16},
@@ -28,6 +30,8 @@ FAMILIES = {
                     "kv_lora_rank": 16, "qk_rope_head_dim": 12, "qk_nope_head_dim": 8, "v_head_dim": 6},
     "glm4_moe": {**SMALL, **SIGMOIDS, "head_dim": 24},
     "gpt_oss": {**SMALL, "head_dim": 12, "sliding_window": 32, "num_local_experts": 4, "num_experts_per_tok": 2},
+    "mamba": SCANS, "falcon_mamba": SCANS, "mamba2": {**SCANS, "num_heads": 6, "head_dim": 16, "n_groups": 2},
+    "jamba": {**SMALL, "mamba_d_state": 8, "attn_layer_period": 4, "attn_layer_offset": 2, "num_experts": 4},
     "gpt_neox": {**NEOX, "num_attention_heads": 2},
     "gpt2": {"vocab_size": VOCAB, "n_positions": 512, "n_embd": 48, "n_layer": 4, "n_head": 4, "bos_token_id": 0,
              "eos_token_id": 0},
@@ -148,6 +152,30 @@ OF_EXPERTS = {
     "yarn of scores": (parameters(**YARN, mscale_all_dim=0.8), ()),
     "halves": ({"rope_interleave": False}, ()),
 }
+# The same for every family with scans.
+OF_SCANS = {
+    "steps of rank 7": ({"time_step_rank": 7, "mamba_dt_rank": 7}, ()),
+    "steps of rank auto": ({"time_step_rank": "auto", "mamba_dt_rank": "auto"}, ()),
+    "rank missing": ({}, ("time_step_rank", "mamba_dt_rank")),
+    "taps": ({"conv_kernel": 2, "mamba_d_conv": 2}, ()),
+    "states": ({"state_size": 5, "mamba_d_state": 5}, ()),
+    "as wide as the model": ({"expand": 1, "mamba_expand": 1, "num_heads": 3}, ("intermediate_size",)),
+    "biases of maps": ({"use_bias": True, "mamba_proj_bias": True}, ()),
+    "no bias of the convolution": ({"use_conv_bias": False, "mamba_conv_bias": False}, ()),
+    "untied": ({"tie_word_embeddings": False}, ()),
+    "tied": ({"tie_word_embeddings": True}, ()),
+    "norms": ({"layer_norm_epsilon": 0.1, "mixer_rms_eps": 0.2}, ()),
+    "limits": ({"time_step_limit": [0.1, 0.3]}, ()),
+    "groups": ({"n_groups": 3}, ()),
+    "one group": ({"n_groups": 1}, ()),
+    "chunks": ({"chunk_size": 16}, ()),
+    "residual": ({"residual_in_fp32": False}, ()),
+    "other layers with attention": ({"attn_layer_period": 2, "attn_layer_offset": 1}, ()),
+    "other layers with experts": ({"expert_layer_period": 3, "expert_layer_offset": 0}, ()),
+    "one expert": ({"num_experts": 1, "num_experts_per_tok": 1}, ()),
+    "three experts a token": ({"num_experts_per_tok": 3}, ()),
+}
+WITH_SCANS = ("mamba", "falcon_mamba", "mamba2", "jamba")
 WITH_EXPERTS = ("mixtral", "olmoe", "qwen2_moe", "qwen3_moe", "deepseek_v3", "glm4_moe", "gpt_oss")
 # By family what this program refuses, of layers that versions of transformers disagree on, too.
 THIRD_NAME = "experts, a third name"
@@ -183,7 +211,8 @@ def cases(family):
     known = {**transformers.AutoConfig.for_model(family).to_dict(), **FAMILIES[family]}
     base = {key: value for key, value in whole.items() if key in known and key not in ("id2label", "label2id")}
     base["model_type"] = family
-    of_family = {**EVERYWHERE, **(OF_EXPERTS if family in WITH_EXPERTS else {})}
+    of_family = {**EVERYWHERE, **(OF_EXPERTS if family in WITH_EXPERTS else {}),
+                 **(OF_SCANS if family in WITH_SCANS else {})}
     for name, (change, gone) in of_family.items():
         config = json.loads(json.dumps({**base, **change}))
         for key in gone:
@@ -194,6 +223,8 @@ def cases(family):
 def is_refused(family, name):
     if name in REFUSED_EXPERTS.get(family, ()):
         return True
+    if family in WITH_SCANS:
+        return name in REFUSED | {"hidden_act"} or (family != "jamba" and name == "one expert")
     if family == "gpt2":
         return name in REFUSED
     return name in REFUSED or name in (REFUSED_BY_LAYER if family in BY_LAYER else REFUSED_KINDS | REFUSED_NESTED)

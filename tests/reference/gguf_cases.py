@@ -45,7 +45,7 @@ LATENT = {**SIGMOIDS, "kv_lora_rank": 12, "qk_nope_head_dim": 6, "qk_rope_head_d
 OSS = {"num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": 16, "head_dim": 16}
 
 SCANS = {"state_size": 4, "time_step_rank": 3, "expand": 2}
-HEADS = {"state_size": 4, "num_heads": 4, "head_dim": 4, "n_groups": 2, "expand": 2, "chunk_size": 4}
+HEADS = {"state_size": 4, "num_heads": 4, "n_groups": 2, "expand": 2, "chunk_size": 4}
 JAMBA = {"mamba_d_state": 4, "mamba_dt_rank": 3, "num_hidden_layers": 4, "attn_layer_period": 4, "attn_layer_offset": 2,
          "expert_layer_period": 2, "expert_layer_offset": 1}
 
@@ -159,6 +159,8 @@ def make_model(name, sizes):
         sizes["classifier_dropout"] = 0.0
     elif kind in STATE_SPACES:
         sizes = {key: sizes[key] for key in ("vocab_size", "hidden_size", "num_hidden_layers")}
+    if kind == "mamba2":
+        own = {**own, "head_dim": own["expand"] * sizes["hidden_size"] // own["num_heads"]}
     if kind == "deepseek_v3":
         sizes["num_key_value_heads"] = sizes["num_attention_heads"]
     if kind == "phi3":

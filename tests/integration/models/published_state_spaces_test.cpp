@@ -21,20 +21,21 @@ const Words kShort = {"run.steps=6",
 
 struct Family {
   std::string fixture;  ///< In fixtures/state_spaces.json.
-  int scans;            ///< Layers that have one.
+  int layers, scans;    ///< All, and those that have one.
   std::string layer;    ///< Prefix of a layer with a scan.
   Words projections;    ///< Its linear maps.
 };
 
 const std::vector<Family>& families() {
   static const std::vector<Family> all = {
-      {"mamba_70", 2, "backbone.layers.1.mixer.", {"in_proj", "x_proj", "dt_proj", "out_proj"}},
+      {"mamba_70", 2, 2, "backbone.layers.1.mixer.", {"in_proj", "x_proj", "dt_proj", "out_proj"}},
       {"falcon_mamba_70",
+       2,
        2,
        "backbone.layers.1.mixer.",
        {"in_proj", "x_proj", "dt_proj", "out_proj"}},
-      {"mamba2_129", 2, "backbone.layers.1.mixer.", {"in_proj", "out_proj"}},
-      {"jamba", 3, "model.layers.1.mamba.", {"in_proj", "x_proj", "dt_proj", "out_proj"}}};
+      {"mamba2_129", 2, 2, "backbone.layers.1.mixer.", {"in_proj", "out_proj"}},
+      {"jamba", 4, 3, "model.layers.1.mamba.", {"in_proj", "x_proj", "dt_proj", "out_proj"}}};
   return all;
 }
 
