@@ -1,27 +1,18 @@
-// Speed and memory of decoding with latent attention: kept latents against kept keys and values, in
-// turns on the same machine. Usage: bench_decode [THREADS]. A missed target is reported, not a
-// failure. Needs quiet cores.
+// Speed and memory of decoding: latent attention with kept latents against kept keys and values, in
+// turns on the same machine, and models of scans. Usage: bench_decode [THREADS [latents|scans]]. A
+// missed target is reported, not a failure. Needs quiet cores.
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <chrono>
-#include <cstdint>
 #include <cstdlib>
-#include <functional>
-#include <memory>
-#include <string>
-#include <utility>
-#include <vector>
+#include <string_view>
 
+#include "bench/generate/decoder.hpp"
 #include "engine/generate/cache_bytes.hpp"
-#include "engine/generate/text_generator.hpp"
 #include "engine/model/architectures/architectures.hpp"
-#include "engine/model/initial_weights.hpp"
-#include "engine/model/model.hpp"
 
+namespace train::bench {
 namespace {
 
-using namespace train;
 using engine::CacheForm;
 
 constexpr std::int64_t kPrompt = 4096;
@@ -39,79 +30,16 @@ engine::ModelSpec small_deepseek() {
   return engine::spec_from_config(config, "bench_decode", kPrompt + kNew).value();
 }
 
-using Weights = std::vector<std::vector<float>>;
-
-Weights weights_of(const engine::ModelSpec& spec) {
-  Weights units;
-  for (const engine::UnitParameters& unit : engine::describe_units(spec)) {
-    units.emplace_back(static_cast<std::size_t>(unit.element_count));
-    for (const engine::Parameter& parameter : unit.parameters) {
-      const auto elements = std::span(units.back())
-                                .subspan(static_cast<std::size_t>(parameter.offset),
-                                         static_cast<std::size_t>(parameter.count()));
-      engine::fill_initial_rows(parameter, spec, {.seed = 1}, 0, parameter.rows(), elements);
-    }
-  }
-  return units;
-}
-
-/// A generator, and the median time of its tokens behind a prompt.
-class Decoder {
- public:
-  Decoder(const engine::ModelSpec& spec, const Weights& weights, CacheForm form, int threads)
-      : stream_(kernels::make_thread_stream("decode", threads)),
-        generator_(kernels::cpu_backend(), spec,
-                   {.context = kPrompt + kNew, .texts = 1, .cache = form}, pointers(weights)) {
-    engine::TextGenerator::Tokens& prompt = request_.prompts.emplace_back();
-    for (std::int64_t i = 0; i < kPrompt; ++i) {
-      prompt.push_back(static_cast<std::int32_t>((i * i + 7 * i) % 509));
-    }
-    request_.tokens = kNew;
-    request_.vocab = spec.vocab_size;
-    request_.sampling.temperature = 0.0;
-  }
-
-  [[nodiscard]] double seconds_a_token() {
-    std::vector<double> seconds;
-    auto last = std::chrono::steady_clock::now();
-    generator_.generate(*stream_, request_, [&](const engine::TextGenerator::NewToken&) {
-      const auto now = std::chrono::steady_clock::now();
-      seconds.push_back(std::chrono::duration<double>(now - last).count());
-      last = now;
-      return true;
-    });
-    seconds.erase(seconds.begin());  // The prompt's.
-    std::sort(seconds.begin(), seconds.end());
-    return seconds[seconds.size() / 2];
-  }
-
- private:
-  static std::vector<const float*> pointers(const Weights& weights) {
-    std::vector<const float*> all;
-    for (const auto& unit : weights) {
-      all.push_back(unit.data());
-    }
-    return all;
-  }
-
-  std::unique_ptr<kernels::Stream> stream_;
-  engine::TextGenerator generator_;
-  engine::TextGenerator::Request request_;
-};
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
-
 }  // namespace
 
-int main(int argc, char* argv[]) {
-  const int threads = argc > 1 ? std::atoi(argv[1]) : 2;
+void decode_latents(int threads) {
   const engine::ModelSpec spec = small_deepseek();
-  const Weights weights = weights_of(spec);
-  Decoder expanded(spec, weights, CacheForm::expanded, threads);
-  Decoder latent(spec, weights, CacheForm::latent, threads);
+  const Weights weights = fresh_weights(spec);
+  const Decoder::Options options{.prompt = kPrompt, .tokens = kNew, .threads = threads};
+  Decoder expanded(spec, weights, options);
+  Decoder::Options narrow_options = options;
+  narrow_options.cache = CacheForm::latent;
+  Decoder latent(spec, weights, narrow_options);
   std::vector<double> of_expanded, of_latent, ratios;
   for (int turn = 0; turn < kTurns; ++turn) {
     of_expanded.push_back(expanded.seconds_a_token());
@@ -129,5 +57,18 @@ int main(int argc, char* argv[]) {
   const auto narrow = engine::cache_bytes(spec, CacheForm::latent)->token;
   fmt::print("bytes a token: {} and {}, ratio {:.3f}, wanted 0.2 at most\n", kept, narrow,
              static_cast<double>(narrow) / static_cast<double>(kept));
+}
+
+}  // namespace train::bench
+
+int main(int argc, char* argv[]) {
+  const int threads = argc > 1 ? std::atoi(argv[1]) : 2;
+  const std::string_view part = argc > 2 ? argv[2] : "";
+  if (part != "scans") {
+    train::bench::decode_latents(threads);
+  }
+  if (part != "latents") {
+    train::bench::decode_scans(threads);
+  }
   return 0;
 }

@@ -51,7 +51,8 @@ inline Floats values(std::int64_t count) {
 class CpuKernelBench {
  public:
   explicit CpuKernelBench(int threads)
-      : stream_(kernels::make_thread_stream("bench", threads)),
+      : threads_(threads),
+        stream_(kernels::make_thread_stream("bench", threads)),
         peak_(kernels::measure_gemm_flops(threads, 1.0)) {
     fmt::print(
         "{}, {} threads, peak {:.0f} GFLOP/s (best of repeated 1024^3 products); the limit "
@@ -61,6 +62,7 @@ class CpuKernelBench {
                "GB/s");
   }
 
+  [[nodiscard]] int threads() const { return threads_; }
   [[nodiscard]] const kernels::KernelTable& kernels() const { return kernels::cpu_backend(); }
 
   /// Median over batches of runs; a batch is queued at once and long enough to hide the stream's
@@ -115,6 +117,7 @@ class CpuKernelBench {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   }
 
+  int threads_;
   std::unique_ptr<kernels::Stream> stream_;
   double peak_;
 };

@@ -1,7 +1,9 @@
 #include "bench/kernels/cpu_scans.hpp"
 
+#include <cstdlib>
 #include <string>
 
+#include "bench/kernels/exp_limit.hpp"
 #include "kernels/state_space/causal_conv.hpp"
 #include "kernels/state_space/head_scan.hpp"
 #include "kernels/state_space/selective_scan.hpp"
@@ -83,11 +85,11 @@ void bench_selective_scan(CpuKernelBench& bench, std::int64_t rows) {
                                .z_stride = kInner};
   const double flop = 7.0 * static_cast<double>(count * states);
   const std::string shape = fmt::format("{} x {} x {}", rows, kInner, states);
-  bench.row("selective_scan forward  " + shape, flop, 0, [&](Stream& stream) {
+  const Work forward = [&](Stream& stream) {
     bench.kernels().selective_scan_forward(
         stream, {.in = in, .y = y.data(), .y_stride = kInner, .kept = kept.data()});
-  });
-  bench.row("selective_scan backward " + shape, 2 * flop, 0, [&](Stream& stream) {
+  };
+  const Work backward = [&](Stream& stream) {
     bench.kernels().selective_scan_backward(stream, {.in = in,
                                                      .kept = kept.data(),
                                                      .y = y.data(),
@@ -99,7 +101,22 @@ void bench_selective_scan(CpuKernelBench& bench, std::int64_t rows) {
                                                      .dc = dbc.data() + states,
                                                      .da_log = drates.data(),
                                                      .partial = partial.data()});
-  });
+  };
+  bench.row("selective_scan forward  " + shape, flop, 0, forward);
+  bench.row("selective_scan backward " + shape, 2 * flop, 0, backward);
+  // As many calls of exp as there are states, divided among the threads as the scan is.
+  const Work exps = [&](Stream& stream) {
+    stream.enqueue([of_thread = count * states / bench.threads()] {
+      if (!(exps_from_cache(of_thread) > 0.0)) {
+        std::abort();
+      }
+    });
+  };
+  bench.compare("selective_scan forward / exps from L1, " + shape, 2.5, {exps, forward});
+  bench.compare("  and backward", 7.0, {exps, [&](Stream& stream) {
+                                          forward(stream);
+                                          backward(stream);
+                                        }});
 }
 
 void bench_head_scan(CpuKernelBench& bench, std::int64_t rows) {

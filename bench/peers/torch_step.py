@@ -148,7 +148,9 @@ class Published(nn.Module):
         super().__init__()
         import transformers
 
-        settings = {k: v for k, v in spec["config"].items() if k not in ("dtype", "torch_dtype")}
+        # {"__float__": "Infinity"} is what JSON lacks, as transformers writes it.
+        text = json.dumps({k: v for k, v in spec["config"].items() if k not in ("dtype", "torch_dtype")})
+        settings = json.loads(text, object_hook=lambda d: float(d["__float__"]) if "__float__" in d else d)
         config = transformers.AutoConfig.for_model(**settings)
         # 1 / sqrt(inputs), as ours: the first losses are compared.
         config.initializer_range = config.hidden_size**-0.5

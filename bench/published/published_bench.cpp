@@ -2,6 +2,7 @@
 // machine in the same run (bench/peers/README.md). Usage: bench_published [ROW] [avx2]; a row is
 // one of those below. A missed target is reported, not a failure. Needs quiet cores.
 #include "bench/published/import_rows.hpp"
+#include "bench/published/scan_rows.hpp"
 #include "bench/steps/step_bf16.hpp"
 #include "bench/steps/step_compare.hpp"
 #include "bench/steps/step_shares.hpp"
@@ -68,6 +69,11 @@ constexpr Row kRows[] = {
     {"shares", "where the time of its step goes, kernel by kernel", shares_row},
     {"olmoe", "OLMoE's form with 16 experts, fresh weights, T = 1024, one sequence", olmoe_row},
     {"olmoe_shares", "where the time of its step goes, kernel by kernel", olmoe_shares_row},
+    {"scans_short", "mamba-130m's and mamba2-130m's shapes, T = 128, one sequence",
+     scans_short_row},
+    {"scans_long", "the same, T = 1024, against GPT-2's shape in this engine", scans_long_row},
+    {"scans_lengths", "four layers of them, T = 1024, 4096 and 16384", scans_lengths_row},
+    {"scans_shares", "where the time of their steps goes, kernel by kernel", scans_shares_row},
     {"start", "a rank of four begins with a published model of 8 B weights", start_row},
 };
 

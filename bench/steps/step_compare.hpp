@@ -16,6 +16,7 @@ struct Length {
   int dropped = 2;  ///< Excluded first steps of the engine, which fill caches and fault in pages.
   bool thorough = true;  ///< PyTorch first determines its faster way, and warms up before each
                          ///< round.
+  bool compiled = true;  ///< Against torch.compile, too: it unrolls loops over rows.
 };
 
 /// Results of both sides, round by round; without PyTorch only the engine's.

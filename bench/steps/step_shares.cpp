@@ -93,6 +93,14 @@ KernelTable clocked_table() {
   clock<&KernelTable::head_loss>(table, "head_loss: products", Group::gemm);
   clock<&KernelTable::attention_forward>(table, "attention_forward", Group::attention);
   clock<&KernelTable::attention_backward>(table, "attention_backward", Group::attention);
+  clock<&KernelTable::causal_conv_forward>(table, "causal_conv_forward");
+  clock<&KernelTable::causal_conv_backward>(table, "causal_conv_backward");
+  clock<&KernelTable::selective_scan_forward>(table, "selective_scan_forward");
+  clock<&KernelTable::selective_scan_backward>(table, "selective_scan_backward");
+  clock<&KernelTable::head_scan_forward>(table, "head_scan_forward");
+  clock<&KernelTable::head_scan_backward>(table, "head_scan_backward");
+  clock<&KernelTable::gated_norm_forward>(table, "gated_norm_forward");
+  clock<&KernelTable::gated_norm_backward>(table, "gated_norm_backward");
   clock<&KernelTable::adamw_update>(table, "adamw_update", Group::optimizer);
   clock<&KernelTable::embedding_forward>(table, "embedding_forward");
   clock<&KernelTable::embedding_backward>(table, "embedding_backward");
