@@ -17,7 +17,8 @@ namespace {
 const std::map<std::string, const char*> kGroups = {
     {"checkpoints", "List, inspect, verify and remove a run's checkpoints."},
     {"config", "Explain run files."},
-    {"data", "Prepare training data."}};
+    {"data", "Prepare training data."},
+    {"recipe", "Train recipes, and compare with what they yielded elsewhere."}};
 
 std::string full_name(const CLI::App& command) {
   const CLI::App* parent = command.get_parent();

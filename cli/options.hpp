@@ -38,6 +38,19 @@ struct QuickstartOptions {
   std::vector<std::string> set;          ///< As in RunOptions.
 };
 
+/// actortrain recipe list
+struct RecipeListOptions {};
+
+/// actortrain recipe check NAME
+struct RecipeCheckOptions {
+  std::string name;                   ///< Of a recipe; with a slash its folder.
+  std::string out;                    ///< Directory to train in; empty: a temporary one.
+  std::string model;                  ///< Directory of SmolLM2; empty: none.
+  std::optional<std::int64_t> steps;  ///< Compare only so many; 1 or more.
+  std::vector<std::string> set;       ///< As in RunOptions.
+  bool record = false;                ///< Write the digests, not with `steps`.
+};
+
 /// actortrain plan CONFIG
 struct PlanOptions {
   std::string config;                 ///< Path of the run file.

@@ -65,9 +65,11 @@ class Wheel:
         self.records.append(f"{name},sha256={digest},{len(content)}\n")
 
     def add_tree(self, tree, under, without=()):
+        """Without folders of these names, and without these files of the tree itself."""
         for path in sorted(tree.rglob("*")):
             inside = path.relative_to(tree)
-            if path.is_file() and not set(inside.parts) & {"__pycache__", *without}:
+            left_out = inside.as_posix() in without or set(inside.parts[:-1]) & {"__pycache__", *without}
+            if path.is_file() and not left_out:
                 self.add(f"{under}/{inside.as_posix()}", path.read_bytes(), os.access(path, os.X_OK))
 
     def close(self):

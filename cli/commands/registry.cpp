@@ -6,6 +6,8 @@
 #define TRAIN_COMMANDS(COMMAND) \
   COMMAND(quickstart)           \
   COMMAND(run)                  \
+  COMMAND(recipe_list)          \
+  COMMAND(recipe_check)         \
   COMMAND(plan)                 \
   COMMAND(submit)               \
   COMMAND(status)               \

@@ -116,6 +116,8 @@ def check_wheel(folder, work):
     assert steps == [1, 2, 3], said
     said = call([work / "env/bin/actortrain", "quickstart", "first", *SHORT, "--set", "run.steps=4"], cwd=work, env=bare)
     assert "data_prepared" not in said and "step=3 steps=4" in said, said
+    said = call([work / "env/bin/actortrain", "recipe", "list"], cwd=work, env=bare)
+    assert "experts" in said and str(work / "env") in said, said
     # The environment's jinja2, which no other Python here has.
     (work / "chat.json").write_text('[{"role": "user", "content": "Hello"}]')
     (work / "chat.jinja").write_text("{% for m in messages %}<{{ m.content | upper }}>{% endfor %}")

@@ -303,6 +303,24 @@ TEST_CASE("options: quickstart takes a directory, a text and overrides", "[actor
   CHECK(refused({"quickstart", ""}).find("the directory's name is empty") != std::string::npos);
 }
 
+TEST_CASE("options: recipes are listed, and checked by name", "[actors][cli]") {
+  accepted<RecipeListOptions>({"recipe", "list"});
+  const auto check =
+      accepted<RecipeCheckOptions>({"recipe", "check", "lora", "--out", "a", "--model", "SmolLM2",
+                                    "--steps", "20", "--set", "parallel.ranks=3"});
+  CHECK(check.name == "lora");
+  CHECK(check.out == "a");
+  CHECK(check.model == "SmolLM2");
+  CHECK(check.steps == 20);
+  CHECK(check.set == std::vector<std::string>{"parallel.ranks=3"});
+  CHECK_FALSE(check.record);
+  CHECK(refused({"recipe", "check", "lora", "--steps", "0"}).find("1 or more") !=
+        std::string::npos);
+  CHECK(refused({"recipe", "check", "lora", "--steps", "2", "--record"}).find("exclude") !=
+        std::string::npos);
+  CHECK(refused({"recipe", "check"}).find("name") != std::string::npos);
+}
+
 TEST_CASE("options: config keys, its schema and version", "[actors][cli]") {
   CHECK(parsed({"config", "schema"}).ok());
   CHECK(accepted<KeysOptions>({"config", "keys"}).prefix.empty());
@@ -329,12 +347,11 @@ TEST_CASE("options: help is a value and documents the exit codes", "[actors][cli
 }
 
 TEST_CASE("options: unknown commands and options name the nearest", "[actors][cli]") {
-  CHECK(
-      refused({}) ==
-      "actortrain: wants a command: quickstart, run, plan, submit, status, board, eval, generate, "
-      "checkpoints, replay, verify, export, convert, merge, describe, scale, plot, "
-      "data, tokenize, detokenize, render, config, completion, "
-      "manual, version; \"actortrain --help\" explains");
+  CHECK(refused({}) ==
+        "actortrain: wants a command: quickstart, run, recipe, plan, submit, status, board, eval, "
+        "generate, checkpoints, replay, verify, export, convert, merge, describe, scale, plot, "
+        "data, tokenize, detokenize, render, config, completion, "
+        "manual, version; \"actortrain --help\" explains");
   CHECK(refused({"rnu"}) ==
         "actortrain: unknown command \"rnu\"; did you mean \"run\"?; \"actortrain --help\" "
         "explains");

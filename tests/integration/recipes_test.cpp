@@ -1,0 +1,117 @@
+// Recipes are trained from their scripts on, and yield the digests that are written down: with and
+// without AVX-512, on one rank and on three.
+
+#include "tests/integration/killed_runs.hpp"
+
+using namespace train::test;
+
+namespace {
+
+/// The program's words that check a recipe here.
+Words check_words(const std::string& name, const Words& more) {
+  Words words = {"recipe", "check", name};
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+Words on_three_ranks() { return {"--set", "parallel.ranks=3", "--set", "parallel.strategy=full"}; }
+
+std::string verdict_of(const Ended& ended) { return last_of(lines_of(ended.out)); }
+
+/// A folder of this site with a recipe that trains a moment on a text of its own.
+fs::path own_recipe(const RunSite& site, const std::string& script = "") {
+  const fs::path folder = site / "mine";
+  fs::create_directories(folder);
+  write_bytes(folder / "README.md", "# Mine\n");
+  write_bytes(folder / "data.py",
+              script.empty()
+                  ? "import pathlib, subprocess, sys\n"
+                    "pathlib.Path('text.txt').write_text('A quiet child waits.\\n' * 300)\n"
+                    "subprocess.run([sys.argv[1], 'data', 'prepare', '--input', 'text.txt', "
+                    "'--out', 'data', '--force'], check=True)\n"
+                  : script);
+  const std::string run_file = read_bytes(site / "tiny.toml");
+  const std::string data = "dir = \"" + prepared_data().string() + "\"";
+  write_bytes(folder / "run.toml",
+              std::string(run_file).replace(run_file.find(data), data.size(), "dir = \"data\""));
+  return folder;
+}
+
+}  // namespace
+
+TEST_CASE("recipes: one's own is recorded, checked, and a difference found",
+          "[integration][recipes]") {
+  const RunSite site;
+  const fs::path folder = own_recipe(site);
+  const Ended missing = site.call(check_words("./mine", {}));
+  CHECK(missing.exit_code == 2);
+  CHECK(has(missing.err, "--record writes it"));
+
+  const Ended recorded = site.call(check_words("./mine", {"--record", "--out", "work"}));
+  INFO(recorded.err);
+  REQUIRE(recorded.exit_code == 0);
+  CHECK(lines_of(read_bytes(folder / "digests.txt")).size() == 1 + 4);  // Of 20 steps, every fifth.
+
+  const Ended equal = site.call(check_words("./mine", {"--steps", "10"}));
+  INFO(equal.err << equal.out);
+  CHECK(equal.exit_code == 0);
+  CHECK(verdict_of(equal) == "mine: equal at 2 of 2 steps");
+
+  const Ended ranks = site.call(check_words("./mine", on_three_ranks()));
+  INFO(ranks.err << ranks.out);
+  CHECK(verdict_of(ranks) == "mine: equal at 4 of 4 steps");
+
+  const Ended differs = site.call(check_words("./mine", {"--out", "other", "--set", "run.seed=7"}));
+  CHECK(differs.exit_code == 1);
+  CHECK(has(verdict_of(differs), "mine: differs from step 5 on"));
+}
+
+TEST_CASE("recipes: a directory of other files, a failed script and a model too many are named",
+          "[integration][recipes]") {
+  const RunSite site;
+  const fs::path folder = own_recipe(site, "import sys\nsys.exit('no text here')\n");
+  write_bytes(folder / "digests.txt", "5 00112233445566aa\n");
+  fs::create_directories(site / "full");
+  write_bytes(site / "full/file", "");
+  const Ended full = site.call(check_words("./mine", {"--out", "full"}));
+  CHECK(full.exit_code == 2);
+  CHECK(has(full.err, "not of this recipe"));
+  const Ended failed = site.call(check_words("./mine", {"--out", "work"}));
+  CHECK(failed.exit_code == 1);
+  CHECK(has(failed.err, "data.py: exit code 1: no text here"));
+  const Ended model = site.call(check_words("./mine", {"--out", "work", "--model", "full"}));
+  CHECK(model.exit_code == 2);
+  CHECK(has(model.err, "starts from no published model"));
+  const std::string run_file = read_bytes(folder / "run.toml");
+  const std::size_t begin = run_file.find("arch = ");
+  const std::size_t end = run_file.find("[data]");
+  write_bytes(folder / "run.toml",
+              std::string(run_file).replace(begin, end - begin, "from = \"SmolLM2\"\n"));
+  const Ended without = site.call(check_words("./mine", {"--out", "chat"}));
+  CHECK(without.exit_code == 2);
+  CHECK(has(without.err, "smollm2.sh SmolLM2"));
+  CHECK(site.call(check_words("./mine", {"--steps", "4"})).exit_code == 2);
+}
+
+TEST_CASE("recipes: those that come with the program are listed", "[integration][recipes]") {
+  const RunSite site;
+  const Ended list = site.call({"recipe", "list"});
+  CHECK(list.exit_code == 0);
+  CHECK(has(list.out, "experts"));
+}
+
+TEST_CASE("recipes: the model of experts yields what is written down, without AVX-512 too",
+          "[integration][.full][recipes][P1]") {
+  const RunSite site;
+  const Words first = {"--steps", "50"};
+  const Ended own = site.call(check_words("experts", joined(first, {"--out", "own"})));
+  INFO(own.err << own.out);
+  CHECK(verdict_of(own) == "experts: equal at 1 of 1 steps");
+  Process process(joined({"/usr/bin/env", "ACTORTRAIN_TEST_NO_AVX512=head", faulty_program()},
+                         check_words("experts", joined(first, {"--out", "narrow"}))),
+                  site.path());
+  const Ended narrow = process.wait();
+  INFO(narrow.err << narrow.out);
+  CHECK(has(narrow.err, "without_avx512 role=head"));
+  CHECK(verdict_of(narrow) == "experts: equal at 1 of 1 steps");
+}
