@@ -11,9 +11,9 @@
 namespace train::bench {
 namespace {
 
-/// A model of configs/models, with fewer layers if `layers` is not 0.
+/// A model of configs/models/state_space, with fewer layers if `layers` is not 0.
 engine::ModelSpec published(const std::string& name, std::int64_t layers = 0) {
-  const std::string path = ACTORTRAIN_SOURCE_DIR "/configs/models/" + name + ".json";
+  const std::string path = ACTORTRAIN_SOURCE_DIR "/configs/models/state_space/" + name + ".json";
   std::ifstream file(path);
   const std::string text{std::istreambuf_iterator<char>(file), {}};
   engine::ModelSpec spec = engine::spec_from_config(text, path, 0).value();
