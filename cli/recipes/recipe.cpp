@@ -9,7 +9,7 @@
 
 #include "base/process/own_program.hpp"
 #include "cli/report/untrusted_json.hpp"
-#include "configs/nearest.hpp"
+#include "configs/words/nearest.hpp"
 #include "storage/files/atomic_file.hpp"
 
 namespace train::cli {
