@@ -46,7 +46,7 @@ bool is_reader(const SourceFile& file) {
   const std::string folder = folder_of(file.path);
   return file.is_code() && folder != "tests" && folder != "bench" &&
          !file.path.starts_with("configs/fields/") && !file.path.starts_with("configs/rules/") &&
-         !file.path.starts_with("configs/other_words.");
+         !file.path.starts_with("configs/words/");
 }
 
 /// Findings: keys of the table that no file reads as `section.key`, or through a name that the file
