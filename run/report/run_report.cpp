@@ -147,7 +147,7 @@ void RunReport::sources(std::int64_t step, Json& line) {
     const double epochs =
         static_cast<double>(rows) / static_cast<double>(options_.data->source_rows(source));
     line[fmt::format("source_tokens/{}", name)] = tokens;
-    line[fmt::format("source_epochs/{}", name)] = std::round(1e4 * epochs) * 1e-4;
+    line[fmt::format("source_epochs/{}", name)] = std::round(1e4 * epochs) / 1e4;
     scalars(step,
             {{fmt::format("train/source_tokens/{}", name).c_str(), static_cast<double>(tokens)},
              {fmt::format("train/source_epochs/{}", name).c_str(), epochs}});
