@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/check.hpp"
+#include "engine/model/architectures/architectures.hpp"
 #include "engine/model/blocks/head_unit.hpp"
 #include "tests/engine/model/model_memory.hpp"
 #include "tests/engine/rank/small_model.hpp"
@@ -35,6 +36,21 @@ ModelShape some_shape() {
   ModelShape shape = testing::small_shape(GENERATE(Architecture::enoki, Architecture::dstar_qwen3));
   shape.tie_embeddings = GENERATE(false, true);
   return shape;
+}
+
+/// DeepSeek-V3's attention over latents, without experts.
+ModelSpec latent_model(bool query_latent) {
+  auto spec = spec_from_config(
+      std::string(R"({"model_type": "deepseek_v3", "vocab_size": 41, "hidden_size": 24,
+        "intermediate_size": 32, "num_hidden_layers": 3, "num_attention_heads": 3,
+        "kv_lora_rank": 8, "qk_rope_head_dim": 4, "qk_nope_head_dim": 6, "v_head_dim": 5,
+        "n_routed_experts": 4, "n_group": 1, "topk_group": 1, "num_experts_per_tok": 2,
+        "moe_intermediate_size": 8, "first_k_dense_replace": 3, "q_lora_rank": )") +
+          (query_latent ? "10}" : "null}"),
+      "latent_model", 12);
+  INFO((spec.ok() ? "" : spec.error().message));
+  REQUIRE(spec.ok());
+  return std::move(spec).value();
 }
 
 }  // namespace
@@ -193,6 +209,36 @@ TEST_CASE("model: what is kept and what is computed again changes bytes, never a
     CHECK(model.activation_bytes() < most_bytes);
     most_bytes = model.activation_bytes();
   }
+}
+
+TEST_CASE("model: what latent attention computes again changes bytes, never a bit",
+          "[engine][model]") {
+  const ModelSpec spec = latent_model(GENERATE(true, false));
+  const auto stream = kernels::make_inline_stream(1);
+  const Text text = text_of(2 * 12);
+  kernels::LossSums plain_sums, sums;
+  Lane lane{.sequences = 2,
+            .seq_len = 12,
+            .tokens = text.tokens.data(),
+            .targets = text.targets.data(),
+            .sums = &plain_sums};
+  Model plain(spec, kernels::cpu_backend(), 2, 12, true, {.lean = false});
+  ModelMemory expected(spec);
+  run_lane(*stream, plain, expected, lane);
+  lane.sums = &sums;
+  const bool lean = GENERATE(true, false);
+  const std::string part = GENERATE("nothing", "latent", "attention", "block");
+  CAPTURE(lean, part);
+  if (!lean && part == "nothing") {
+    return;
+  }
+  const Checkpointing again = part == "nothing" ? Checkpointing{} : Checkpointing{1, part};
+  Model model(spec, kernels::cpu_backend(), 2, 12, true, {.checkpointing = again, .lean = lean});
+  ModelMemory memory(spec);
+  run_lane(*stream, model, memory, lane);
+  CHECK(sums.cross_entropy == plain_sums.cross_entropy);
+  CHECK(memory.gradients == expected.gradients);
+  CHECK(model.activation_bytes() < plain.activation_bytes());
 }
 
 TEST_CASE("model: planned activation bytes are what is allocated", "[engine][model]") {
