@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "kernels/device/stream.hpp"
+#include "kernels/head/head_loss.hpp"
 #include "kernels/head/row_distance.hpp"
 #include "tests/kernels/cuda_fixture.hpp"
 
