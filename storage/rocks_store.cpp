@@ -165,7 +165,7 @@ Result<std::unique_ptr<RocksStore>> RocksStore::open(const std::filesystem::path
   rocksdb::DB* raw = nullptr;
   rocksdb::Status status = open_database(options, directory, &raw);
   if (means_no_locks(status.ToString())) {
-    env = unlocked_rocks_env(std::move(env));
+    env = unlocked_rocks_env(env);
     options.env = env.get();
     status = open_database(options, directory, &raw);
   }

@@ -174,6 +174,7 @@ Result<InputFolder> choose_split(const fs::path& folder, const Paths& files) {
     by_split[split_of(file.lexically_relative(folder))].push_back(file);
   }
   std::vector<std::string_view> names;
+  names.reserve(by_split.size());
   for (const auto& [split, paths] : by_split) {
     names.push_back(split.empty() ? "(files without a split's name)" : split);
   }

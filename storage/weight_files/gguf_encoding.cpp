@@ -47,6 +47,7 @@ int rounded(float value) {
 int nearest(float value, int low, int high) {
   const auto least = static_cast<float>(low);
   const float inside = value > least ? std::min(value, static_cast<float>(high)) : least;
+  // NOLINTNEXTLINE(bugprone-incorrect-roundings): the sum is at least one half.
   return static_cast<int>(inside - static_cast<float>(low) + 0.5F) + low;
 }
 

@@ -221,7 +221,8 @@ Status WeightDirectory::find_quantized() {
       unreadable_.emplace(name, std::move(found).error().message);
     } else if (!found->entry.name.empty() &&
                (found->entry.name == name || !tensors_.contains(found->entry.name))) {
-      quantized_.emplace(found->entry.name, std::move(found).value());
+      std::string whole = found->entry.name;
+      quantized_.emplace(std::move(whole), std::move(found).value());
     }
   }
   for (const auto& [name, tensor] : quantized_) {
