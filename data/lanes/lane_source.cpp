@@ -91,11 +91,13 @@ Result<std::shared_ptr<const DstarOrder>> dstar_order(const configs::RunConfig& 
 }
 
 Result<std::shared_ptr<const DirectoryLanes>> open_tokens(const configs::RunConfig& config,
-                                                          std::int64_t vocab_size) {
+                                                          std::int64_t vocab_size,
+                                                          const char* key) {
   auto dataset = TRAIN_TRY(
       TokenDataset::open(config.data.dir, {.sequence_length = config.data.sequence_length,
                                            .vocab_size = vocab_size,
-                                           .need_validation = config.eval.interval_steps > 0}));
+                                           .need_validation = config.eval.interval_steps > 0,
+                                           .key = key}));
   auto dstar = TRAIN_TRY(dstar_order(config, dataset.train()));
   const auto order = lane_order(config, dataset.train().sequences());
   return std::shared_ptr<const DirectoryLanes>(
@@ -443,7 +445,7 @@ Result<std::shared_ptr<const DirectoryLanes>> open_directory(const configs::RunC
                                                              const char* key) {
   const auto objective = engine::make_objective(config.objective);
   const bool rows = objective->columns() != engine::LaneColumns{};
-  return rows ? open_rows(config, vocab_size, key) : open_tokens(config, vocab_size);
+  return rows ? open_rows(config, vocab_size, key) : open_tokens(config, vocab_size, key);
 }
 
 Result<std::shared_ptr<const LaneSource>> open_lanes(const configs::RunConfig& config,

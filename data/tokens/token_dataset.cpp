@@ -69,7 +69,8 @@ Status check_endings(const std::vector<fs::path>& files) {
                                 numpy->filename().string()));
 }
 
-Result<SplitFiles> split_files(const fs::path& directory) {
+/// `key`: the run file's that names the directory.
+Result<SplitFiles> split_files(const fs::path& directory, const char* key) {
   std::error_code code;
   std::vector<fs::path> all;
   fs::directory_iterator entry(directory, code);
@@ -83,8 +84,8 @@ Result<SplitFiles> split_files(const fs::path& directory) {
     // A shell would have replaced it.
     const bool shell = directory.string().find_first_of("~$") != std::string::npos;
     return user_error(fmt::format(
-        "data directory {}: {}; {}check data.dir, or {}", directory.string(), code.message(),
-        shell ? "write the whole path: ~ and $NAME stay as they are; " : "", kMakeCommand));
+        "data directory {}: {}; {}check {}, or {}", directory.string(), code.message(),
+        shell ? "write the whole path: ~ and $NAME stay as they are; " : "", key, kMakeCommand));
   }
   if (code) {
     return storage::os_error(storage::Access::read, directory, code.value());
@@ -93,8 +94,8 @@ Result<SplitFiles> split_files(const fs::path& directory) {
   SplitFiles files = files_by_name(all);
   if (files.train.empty()) {
     return user_error(fmt::format(
-        "data directory {}: holds no train.bin (nor train_0000.bin, ...); check data.dir, or {}",
-        directory.string(), kMakeCommand));
+        "data directory {}: holds no train.bin (nor train_0000.bin, ...); check {}, or {}",
+        directory.string(), key, kMakeCommand));
   }
   // Files beside a val.bin were never read.
   const fs::path only = directory / "val.bin";
@@ -273,7 +274,7 @@ Result<TokenDataset> TokenDataset::open(const fs::path& directory, const Dataset
                     "or prepare the text without --row-length",
                     (directory / kFactsFileName).string(), *facts.format));
   }
-  const auto files = TRAIN_TRY(split_files(directory));
+  const auto files = TRAIN_TRY(split_files(directory, options.key));
   dataset.facts_ = std::move(facts);
   // A tokenizer may have more tokens than a model: the ids in the data count.
   const std::int64_t vocab_size =

@@ -92,6 +92,7 @@ struct DatasetOptions {
   std::int64_t vocab_size = 0;         ///< The model's; 0: that of meta.json, otherwise no limit.
   bool need_validation = true;         ///< false: a missing or too short val.bin is no error; a
                                        ///< malformed one is.
+  const char* key = "data.dir";        ///< The run file's key that names the directory, for errors.
 };
 
 /// Directory of token files: `train.bin` or any `train*.bin` (in name order), `val.bin` or any

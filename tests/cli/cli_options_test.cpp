@@ -231,7 +231,7 @@ TEST_CASE("options: data prepare makes rows, and data show prints them", "[actor
             .find("--row-length too") != std::string::npos);
   CHECK(refused({"data", "prepare", "--input", "a.jsonl", "--out", "d", "--row-length", "8",
                  "--train-on", "first"})
-            .find("all or last") != std::string::npos);
+            .find("thinking or final") != std::string::npos);
   CHECK(refused({"data", "prepare", "--input", "a.jsonl", "--out", "d", "--row-length", "8",
                  "--max-dropped", "5"})
             .find("--max-dropped") != std::string::npos);
