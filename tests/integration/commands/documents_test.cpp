@@ -405,5 +405,11 @@ TEST_CASE("documents: the commands of README and docs run as typed, in their ord
       "--set model.router=sigmoid_normalised --set model.router_bias_rate=0.01");
   INFO(corrected.err);
   CHECK(corrected.exit_code == 0);
+  CHECK(site.type("cp -r data/quickstart data/second").exit_code == 0);
+  const Ended mixed = site.type(
+      "actortrain run configs/quickstart.toml --set run.name=mixed "
+      "--set 'data.sources=[{dir=\"data/quickstart\", weight=3}, {dir=\"data/second\"}]'");
+  INFO(mixed.err);
+  CHECK(mixed.exit_code == 0);
   check_metrics_table(site.metrics());
 }
