@@ -38,7 +38,7 @@ const std::pair<const std::string, std::string>* named_key(std::string_view text
   const std::pair<const std::string, std::string>* first = nullptr;
   std::size_t first_at = std::string_view::npos;
   for (const auto& entry : places.by_key) {
-    // Of keys at one position the longest, "data.sources[1].dir": it comes last.
+    // The longest of the keys at one position, "data.sources[1].dir", comes last.
     if (const std::size_t at = find_key(text, entry.first);
         at != std::string_view::npos && at <= first_at) {
       first = &entry;

@@ -20,7 +20,7 @@ struct KeyChange {
   /// The value is derived from run.steps, before and now (a cut warm-up, a scaling rule's decay).
   bool follows_length = false;
 
-  /// Of a member of a source: its own.
+  /// Rule of the key; a member of a source has one of its own.
   [[nodiscard]] BetweenStarts rule() const;
   /// Values for display: "not set" if missing.
   [[nodiscard]] std::string_view before_text() const;

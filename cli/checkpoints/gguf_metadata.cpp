@@ -512,7 +512,7 @@ void add_gpt_oss(Maker& maker) {
   }
 }
 
-/// What scans of both kinds have.
+/// Adds the keys that scans of both kinds have.
 template <class Mixer>
 void add_scans(Maker& maker, const Mixer& mixer, std::int64_t inner, std::int64_t rank) {
   maker.count("ssm.conv_kernel", mixer.taps);

@@ -54,7 +54,7 @@ using StepDigests = std::map<std::int64_t, std::string>;
 /// one counts. Pure. Lines that are not whole are skipped.
 [[nodiscard]] StepDigests digests_of_metrics(std::string_view metrics);
 
-/// What of `found` is as recorded, a line a step.
+/// Comparison of found digests with those recorded, a line a step.
 struct RecipeComparison {
   std::vector<std::string> lines;
   std::int64_t compared = 0;

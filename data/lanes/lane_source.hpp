@@ -34,7 +34,7 @@ struct ReferenceRows {
   /// True for steps of several passes, which compare the model with the run's initial model
   /// (Compared): of the fields above only `live` and one of `commands` are then set.
   bool of_passes = false;
-  /// Of a mixture: training rows of each source, whose first ones are covered; else empty.
+  /// Training rows of each source of a mixture, whose first ones are covered; else empty.
   std::string of_sources = {};
 };
 

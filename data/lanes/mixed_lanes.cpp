@@ -182,7 +182,7 @@ Result<std::string> MixedLanes::fingerprint() const {
 
 namespace {
 
-/// What a source says of its rows and tokens; empty: it does not say.
+/// Facts that a source states of its rows and tokens; empty: it does not state them.
 struct SourceForm {
   std::string kind;
   std::string tokenizer;  ///< Digest of its file, or its name.

@@ -16,7 +16,7 @@ struct LaneSlot {
   std::span<float> weights;
   /// Space for the most documents a lane can have; a sequence of 0 rows ends the list if it fits.
   std::span<LaneSequence> sequences = {};
-  /// Of a mixture: the source of each of the micro_batch rows; -1: padding.
+  /// Source of each of the micro_batch rows of a mixture; -1: padding.
   std::span<std::int32_t> sources = {};
 };
 
