@@ -302,8 +302,8 @@ ConductorActor::behavior_type conductor_behavior(ConductorSelf self,
                                                  const SaveDrain& drain, const BoardLines& board) {
   report_exceptions(self, "conductor", [] { return std::int64_t{-1}; });
   ConductorState* const state = &self->state;
-  state->program_.emplace(program);
   state->reports_.step = program.first_step;
+  state->program_.emplace(std::move(program));
   state->board_ = board;
   state->drain_ = drain;
   return {

@@ -43,18 +43,18 @@ void place(std::vector<std::uint64_t>& all, const EvaluationFinished& event) {
 
 using engine::CommandKind;
 
-RunProgram::RunProgram(const Options& options)
-    : options_(options),
-      step_(options.first_step),
-      references_(options.references_done),
-      saved_(options.first_step > 0 && options.first_step_saved) {
+RunProgram::RunProgram(Options options)
+    : options_(std::move(options)),
+      step_(options_.first_step),
+      references_(options_.references_done),
+      saved_(options_.first_step > 0 && options_.first_step_saved) {
   // A resumed run evaluated this step before saving, except in a save on a signal, which does not
   // wait for it; a new run starts with a measured loss.
-  evaluated_ = options.first_step > 0 && !options.evaluation_missed;
+  evaluated_ = options_.first_step > 0 && !options_.evaluation_missed;
   if (options_.early_stop.over()) {
     options_.total_steps = options_.first_step;
   }
-  answered_ = options.first_step > 0 && !options.choices_missed;
+  answered_ = options_.first_step > 0 && !options_.choices_missed;
 }
 
 bool RunProgram::due(std::int64_t interval) const {

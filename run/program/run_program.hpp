@@ -56,7 +56,7 @@ class RunProgram {
     EarlyStop early_stop = EarlyStop();
   };
 
-  explicit RunProgram(const Options& options);
+  explicit RunProgram(Options options);
 
   /// Returns the next command; nullopt after `stop`, and while an evaluation decides what follows.
   [[nodiscard]] std::optional<Command> next();
