@@ -44,6 +44,17 @@ void set_default(ModelConfig& config, RopeSettings& settings, const char* key, c
   }
 }
 
+/// Names a key of the configuration that gives way to the one in `where`, and says something else.
+void name_second(ModelConfig& config, const RopeSettings& settings, const char* key,
+                 const char* from, std::string_view where) {
+  const nlohmann::json* value = config.find(from);
+  if (value != nullptr && !value->is_null() && is_said(settings, key) &&
+      settings[key] != RopeSettings(*value)) {
+    config.pass_over(
+        fmt::format("{} {} ({}.{} is {})", from, value->dump(), where, key, settings[key].dump()));
+  }
+}
+
 /// One rope's settings with their sources, for messages and rules.
 struct Reading {
   ModelConfig& config;
@@ -144,6 +155,8 @@ RopeSettings read_single(ModelConfig& config, const RopeFamily& family) {
           where, key));
     }
   }
+  name_second(config, settings, "rope_theta", family.theta_key, where);
+  name_second(config, settings, kShare, family.share_key, where);
   set_default(config, settings, "rope_theta", family.theta_key);
   set_default(config, settings, kShare, family.share_key);
   static_cast<void>(config.find(kContext));  // read, whether or not the kind needs it
@@ -181,16 +194,17 @@ RopeSettings part_of(ModelConfig& config, const RopeFamily& family, RopeSettings
   RopeSettings settings = is_said(parameters, part) && parameters[part].is_object()
                               ? parameters[part]
                               : RopeSettings{{"rope_type", "default"}};
-  const nlohmann::json* theta = config.find(family.theta_key);
-  if (part == kSliding) {
-    theta = family.local_theta_key != nullptr ? config.find(family.local_theta_key)
-                                              : config.otherwise(family.theta_key);
+  const std::string where = fmt::format("rope_parameters.{}", part);
+  const char* theta_key = part == kSliding ? family.local_theta_key : family.theta_key;
+  const nlohmann::json* theta =
+      theta_key != nullptr ? config.find(theta_key) : config.otherwise(family.theta_key);
+  if (theta_key != nullptr) {
+    name_second(config, settings, "rope_theta", theta_key, where);
   }
   if (!settings.contains("rope_theta") && theta != nullptr) {
     settings["rope_theta"] = *theta;
   }
-  complete({.config = config, .family = family, .where = fmt::format("rope_parameters.{}", part)},
-           settings);
+  complete({.config = config, .family = family, .where = where}, settings);
   const bool truncates = settings.value("truncate", RopeSettings(true)) != false &&
                          parameters.value("truncate", RopeSettings(true)) != false;
   if (settings["rope_type"] == "yarn" && !truncates) {

@@ -1,5 +1,5 @@
-// A published config.json is read as transformers reads it: tests/reference/make_config_fixtures.py
-// made what is wanted.
+// A published config.json is read as transformers reads it:
+// tests/reference/models/make_config_fixtures.py made what is wanted.
 
 #include "engine/model/config_json/config_keys.hpp"
 
@@ -299,6 +299,13 @@ TEST_CASE("config_keys: what nobody reads is named, and dropout is no refusal",
   REQUIRE(share.ok());
   REQUIRE(share->unread_keys.size() == 1);
   CHECK(share->unread_keys.front().starts_with("partial_rotary_factor"));
+  const auto second =
+      read({{"model_type", "llama"},
+            {"rope_theta", 5000.0},
+            {"rope_parameters", {{"rope_type", "default"}, {"rope_theta", 7000.0}}}});
+  REQUIRE(second.ok());
+  CHECK(second->unread_keys ==
+        std::vector<std::string>{"rope_theta 5000.0 (rope_parameters.rope_theta is 7000.0)"});
 }
 
 TEST_CASE("config_keys: a cap of 0, by which transformers divides, is refused",
