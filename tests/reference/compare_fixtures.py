@@ -1,6 +1,6 @@
 """Makes every fixture anew with the installed packages and compares it with the committed one.
 
-    python3 tests/reference/compare_fixtures.py [SCRIPT...]     # make_lora_fixtures.py, ...
+    python3 tests/reference/compare_fixtures.py [SCRIPT...]     # models/make_lora_fixtures.py, ...
 
 The scripts run in a copy of this folder, so that nothing here changes. Whatever is no fraction has to be
 equal, and so do fractions but for those of the scripts in ROUNDED: on another processor, other kernels add
@@ -77,7 +77,7 @@ def judge(script, made):
     counts = {"equal": 0, "rounded": 0, "different": 0}
     for file in sorted(made):
         committed = FOLDER / "fixtures" / file.name
-        allowed = ROUNDED.get(script, 0.0)
+        allowed = ROUNDED.get(pathlib.Path(script).name, 0.0)
         if not committed.exists():
             how, text = "different", "is not committed"
         elif committed.read_bytes() == file.read_bytes():
@@ -92,13 +92,14 @@ def judge(script, made):
 
 
 def main():
-    scripts = sys.argv[1:] or sorted(file.name for file in FOLDER.glob("make_*_fixtures.py"))
+    scripts = sys.argv[1:] or sorted(str(file.relative_to(FOLDER)) for file in FOLDER.glob("*/make_*_fixtures.py"))
     total = {"equal": 0, "rounded": 0, "different": 0}
     seen = set()
     with tempfile.TemporaryDirectory() as name:
         copy = pathlib.Path(name)
-        for file in FOLDER.glob("*.py"):
-            shutil.copy(file, copy)
+        for file in FOLDER.glob("*/*.py"):
+            (copy / file.parent.name).mkdir(exist_ok=True)
+            shutil.copy(file, copy / file.parent.name)
         for script in scripts:
             shutil.rmtree(copy / "fixtures", ignore_errors=True)
             (copy / "fixtures").mkdir()

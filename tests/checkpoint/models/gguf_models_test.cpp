@@ -22,7 +22,7 @@
 #include "tests/support/harness/fixture_file.hpp"
 
 // GGUF files of every family against the models of transformers that they were made of
-// (tests/reference/make_gguf_model_fixtures.py).
+// (tests/reference/gguf/make_gguf_model_fixtures.py).
 namespace train::checkpoint {
 namespace {
 

@@ -12,8 +12,8 @@ namespace train::test {
 
 using OrderedJson = nlohmann::ordered_json;
 
-/// What tests/reference/make_chat_fixtures.py made: templates, conversations, and what transformers
-/// prints of them.
+/// What tests/reference/texts/make_chat_fixtures.py made: templates, conversations, and what
+/// transformers prints of them.
 inline const OrderedJson& chat_fixtures() {
   static const OrderedJson fixtures = [] {
     std::ifstream file(ACTORTRAIN_SOURCE_DIR "/tests/reference/fixtures/chat_templates.json");

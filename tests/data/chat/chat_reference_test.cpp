@@ -1,4 +1,4 @@
-// Texts, spans and errors of transformers (see tests/reference/make_chat_fixtures.py).
+// Texts, spans and errors of transformers (see tests/reference/texts/make_chat_fixtures.py).
 
 #include "base/text/one_line.hpp"
 #include "tests/data/chat/chat_fixture.hpp"

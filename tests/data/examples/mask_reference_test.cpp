@@ -1,5 +1,5 @@
-// What transformers marks as the model's (see tests/reference/make_mask_fixtures.py), found without
-// the marks.
+// What transformers marks as the model's (see tests/reference/texts/make_mask_fixtures.py), found
+// without the marks.
 
 #include <catch2/catch.hpp>
 

@@ -19,7 +19,8 @@ namespace train::test {
 
 using Ids = std::vector<std::uint32_t>;
 
-/// What tests/reference/make_tokenizer_fixtures.py made: tokenizers, texts and the reference's ids.
+/// What tests/reference/texts/make_tokenizer_fixtures.py made: tokenizers, texts and the
+/// reference's ids.
 inline const nlohmann::json& tokenizer_fixtures() {
   static const nlohmann::json fixtures = read_fixture("tokenizers.json");
   return fixtures;

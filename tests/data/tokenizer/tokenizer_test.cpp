@@ -1,5 +1,5 @@
 // Small tokenizers of every kind against the reference
-// (tests/reference/make_tokenizer_fixtures.py).
+// (tests/reference/texts/make_tokenizer_fixtures.py).
 #include "data/tokenizer/tokenizer.hpp"
 
 #include <catch2/catch.hpp>

@@ -1,5 +1,5 @@
 // Tokens that the files beside a tokenizer name, against transformers
-// (tests/reference/make_added_token_fixtures.py).
+// (tests/reference/texts/make_added_token_fixtures.py).
 #include <catch2/catch.hpp>
 #include <fstream>
 #include <nlohmann/json.hpp>

@@ -1,5 +1,5 @@
-// KTO: against torch in float64 (tests/reference/make_kto_fixtures.py; tolerance 1e-5 of a tensor's
-// largest element), and against itself at any number of ranks.
+// KTO: against torch in float64 (tests/reference/training/make_kto_fixtures.py; tolerance 1e-5 of a
+// tensor's largest element), and against itself at any number of ranks.
 
 #include <bit>
 #include <catch2/catch.hpp>

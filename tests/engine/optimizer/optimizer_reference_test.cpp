@@ -1,5 +1,5 @@
 // Fifty updates against PyTorch's own AdamW and Muon, and D-Muon written out in PyTorch
-// (tests/reference/make_optimizer_fixtures.py). Tolerance: 1e-5.
+// (tests/reference/training/make_optimizer_fixtures.py). Tolerance: 1e-5.
 
 #include <catch2/catch.hpp>
 #include <cmath>

@@ -1,6 +1,6 @@
-// Families with experts against transformers in float64 (tests/reference/make_expert_fixtures.py).
-// Tolerance: 1e-5 of a tensor's largest element; the engine computes in float32. No choice of an
-// expert is close there: both choose the same.
+// Families with experts against transformers in float64
+// (tests/reference/models/make_expert_fixtures.py). Tolerance: 1e-5 of a tensor's largest element;
+// the engine computes in float32. No choice of an expert is close there: both choose the same.
 
 #include <algorithm>
 #include <catch2/catch.hpp>

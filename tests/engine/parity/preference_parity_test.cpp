@@ -1,5 +1,6 @@
 // Every objective of pairs, and fine-tuning on their answers, against torch in float64
-// (tests/reference/make_preference_fixtures.py). Tolerance: 1e-5 of a tensor's largest element.
+// (tests/reference/training/make_preference_fixtures.py). Tolerance: 1e-5 of a tensor's largest
+// element.
 
 #include <catch2/catch.hpp>
 #include <fstream>

@@ -1,5 +1,6 @@
-// Every published family against transformers in float64 (tests/reference/make_model_fixtures.py).
-// Tolerance: 1e-5 of a tensor's largest element; the engine computes in float32.
+// Every published family against transformers in float64
+// (tests/reference/models/make_model_fixtures.py). Tolerance: 1e-5 of a tensor's largest element;
+// the engine computes in float32.
 
 #include <algorithm>
 #include <catch2/catch.hpp>

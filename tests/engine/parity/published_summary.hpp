@@ -11,7 +11,7 @@
 #include "tests/engine/parity/published_models.hpp"
 #include "tests/engine/rank/small_model.hpp"
 
-// Tensors against the summaries of tests/reference/make_model_fixtures.py.
+// Tensors against the summaries of tests/reference/models/make_model_fixtures.py.
 namespace train::engine::testing {
 
 /// Of a tensor's largest element; the engine computes in float32.

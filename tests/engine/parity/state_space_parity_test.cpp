@@ -1,6 +1,6 @@
 // Families of state spaces against transformers in float64
-// (tests/reference/make_state_space_fixtures.py). Tolerance: 1e-5 of a tensor's largest element;
-// the engine computes in float32.
+// (tests/reference/models/make_state_space_fixtures.py). Tolerance: 1e-5 of a tensor's largest
+// element; the engine computes in float32.
 
 #include <algorithm>
 #include <catch2/catch.hpp>

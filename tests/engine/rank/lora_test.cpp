@@ -1,5 +1,6 @@
-// Low-rank adapters: peft's losses, gradients and steps (tests/reference/make_lora_fixtures.py,
-// float64), and the bits of one rank on any number of them.
+// Low-rank adapters: peft's losses, gradients and steps
+// (tests/reference/models/make_lora_fixtures.py, float64), and the bits of one rank on any number
+// of them.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>

@@ -51,7 +51,7 @@ Words parameter_names(const fs::path& run) {
 
 /// Runs the check in Python; its exit code, 77 where a package it needs is missing.
 int checked_by_python(Words words) {
-  words.insert(words.begin(), ACTORTRAIN_SOURCE_DIR "/tests/reference/export_check.py");
+  words.insert(words.begin(), ACTORTRAIN_SOURCE_DIR "/tests/reference/models/export_check.py");
   const char* chosen = std::getenv("ACTORTRAIN_TEST_PYTHON");
   words.insert(words.begin(), {"/usr/bin/env", chosen != nullptr ? chosen : "python3"});
   const Ended ended =

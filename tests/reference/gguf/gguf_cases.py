@@ -4,6 +4,8 @@ their files as llama.cpp's converter writes them. Used by gguf_models.py and mak
 Needs: pip install torch transformers gguf
 """
 
+import pathlib
+import sys
 import math
 
 import gguf
@@ -11,6 +13,7 @@ import numpy
 import torch
 import transformers
 
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "models"))
 import expert_names
 
 MXFP4 = gguf.GGMLQuantizationType.MXFP4

@@ -27,6 +27,7 @@ import torch
 import transformers
 
 import llama_cpp
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "models"))
 from export_runs import FAMILIES, Site
 from gguf_cases import CASES, make_model, tokens_of
 from gguf_models import SIZES

@@ -16,7 +16,7 @@ import tempfile
 import numpy
 
 VERSION = "0.3.36"
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+ROOT = pathlib.Path(__file__).resolve().parents[3]
 WORK = pathlib.Path(os.environ.get("ACTORTRAIN_ORACLE_WORK", ROOT / "build/oracle-work"))
 INSIDE = f"llama_cpp_python-{VERSION}/vendor/llama.cpp"
 QUANTISERS = {"Q4_K": "quantize_row_q4_K_ref", "Q5_K": "quantize_row_q5_K_ref",

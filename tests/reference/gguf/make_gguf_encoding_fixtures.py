@@ -12,7 +12,7 @@ import numpy
 
 import llama_cpp
 
-FIXTURES = pathlib.Path(__file__).parent / "fixtures"
+FIXTURES = pathlib.Path(__file__).resolve().parents[1] / "fixtures"
 COUNT = 1024  # values of a case: four blocks of 256
 
 

@@ -9,7 +9,7 @@ import tempfile
 import gguf
 import numpy
 
-FIXTURES = pathlib.Path(__file__).parent / "fixtures"
+FIXTURES = pathlib.Path(__file__).resolve().parents[1] / "fixtures"
 TYPES = ("F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q4_K", "Q5_K", "Q6_K", "MXFP4")
 # Where a block has halves, which random bytes would make infinite.
 HALVES = dict(Q8_0=(0,), Q4_0=(0,), Q4_1=(0, 2), Q5_0=(0,), Q5_1=(0, 2), Q4_K=(0, 2), Q5_K=(0, 2),

@@ -6,16 +6,18 @@ Gemma 3, with what is published of these models. Needs torch, transformers and g
 
 import json
 import pathlib
+import sys
 import tempfile
 
 import gguf
 import numpy
 import transformers
 
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "models"))
 import expert_names
 from gguf_cases import CASES, make_model, write_file
 
-FIXTURES = pathlib.Path(__file__).parent / "fixtures"
+FIXTURES = pathlib.Path(__file__).resolve().parents[1] / "fixtures"
 SIZES = dict(vocab_size=10, hidden_size=48, intermediate_size=8, num_hidden_layers=4, num_attention_heads=4,
              num_key_value_heads=2, max_position_embeddings=256)
 SMALL = {**SIZES, "hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 1}

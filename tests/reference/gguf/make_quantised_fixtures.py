@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import save
 from transformers.integrations.mxfp4 import convert_moe_packed_tensors
 
-FIXTURES = pathlib.Path(__file__).parent / "fixtures"
+FIXTURES = pathlib.Path(__file__).resolve().parents[1] / "fixtures"
 
 
 def blocked(scales, shape, block):

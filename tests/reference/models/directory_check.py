@@ -3,7 +3,7 @@ transformers computes from the same directory: a head beside the embedding that 
 a matrix under the head's name alone, weights saved without the head, an index and files at odds, tensors of other
 parts. Each again behind `convert`, by both.
 
-    python3 tests/reference/directory_check.py build/release/actortrain
+    python3 tests/reference/models/directory_check.py build/release/actortrain
 """
 
 import json

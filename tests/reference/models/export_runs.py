@@ -1,6 +1,6 @@
 """Trains small runs with the program, exports them, and has the exports checked.
 
-    python3 tests/reference/export_runs.py PROGRAM weights|adapters
+    python3 tests/reference/models/export_runs.py PROGRAM weights|adapters
 
 weights: export_check.py reads exports in fp32 and bf16, in one file and in several, of two ranks that
 split everything and of tied embeddings. adapters: lora_export_check.py loads what a run with [lora] on a

@@ -22,7 +22,7 @@ import time
 import torch
 import transformers
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+ROOT = pathlib.Path(__file__).resolve().parents[3]
 PROMPTS = [
     "The capital of France is", "Once upon a time", "Water boils at", "The three primary colours are",
     "In the beginning", "def fibonacci(n):", "The quick brown fox", "To make a cup of tea,",

@@ -44,7 +44,7 @@ def main():
         lines.append(f'  "{name}": {json.dumps(case, separators=(",", ":"))}')
     head = {"transformers": transformers.__version__}
     text = json.dumps(head)[:-1] + ', "cases": {\n' + ",\n".join(lines) + "\n}}\n"
-    path = pathlib.Path(__file__).parent / "fixtures" / "models_bf16.json"
+    path = pathlib.Path(__file__).resolve().parents[1] / "fixtures" / "models_bf16.json"
     path.write_text(text)
 
 

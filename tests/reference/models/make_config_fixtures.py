@@ -120,7 +120,7 @@ def main():
             "fields": {family: fields(family) for family in config_cases.FAMILIES}}
     text = json.dumps(head)[:-1] + ', "families": {\n'
     text += ",\n".join(lines_of(family, *each) for family, each in made.items()) + "\n}}\n"
-    path = pathlib.Path(__file__).parent / "fixtures" / "configs.json"
+    path = pathlib.Path(__file__).resolve().parents[1] / "fixtures" / "configs.json"
     path.write_text(text)
     all_cases = [each for _, cases in made.values() for each in cases.values()]
     errors = sum("error" in each for each in all_cases)

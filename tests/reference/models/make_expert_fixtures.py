@@ -286,7 +286,7 @@ def main():
     text = json.dumps(head)[:-1] + ', "cases": {\n' + ",\n".join(lines)
     lines = lines_of((name, case_of(config, step_coeff=STEP_COEFF)) for name, config in STEP_CASES.items())
     text += f'\n}}, "step_coeff": {STEP_COEFF}, "step_cases": {{\n' + ",\n".join(lines) + "\n}}\n"
-    path = pathlib.Path(__file__).parent / "fixtures" / "experts.json"
+    path = pathlib.Path(__file__).resolve().parents[1] / "fixtures" / "experts.json"
     path.write_text(text)
 
 

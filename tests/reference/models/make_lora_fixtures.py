@@ -70,7 +70,7 @@ def main():
         print(name, result["losses"], result["norms"], len(result["weights"]))
         lines.append(f'  "{name}": {json.dumps(result, separators=(",", ":"))}')
     text = json.dumps({"peft": peft.__version__})[:-1] + ', "cases": {\n' + ",\n".join(lines)
-    path = pathlib.Path(__file__).parent / "fixtures" / "lora.json"
+    path = pathlib.Path(__file__).resolve().parents[1] / "fixtures" / "lora.json"
     path.write_text(text + "\n}}\n")
 
 

@@ -193,7 +193,7 @@ def main():
         print(name, case["losses"], case["norms"])
         lines.append(f'  "{name}": {json.dumps(case, separators=(",", ":"))}')
     text = json.dumps(head)[:-1] + ', "cases": {\n' + ",\n".join(lines) + "\n}}\n"
-    path = pathlib.Path(__file__).parent / "fixtures" / "models.json"
+    path = pathlib.Path(__file__).resolve().parents[1] / "fixtures" / "models.json"
     path.write_text(text)
 
 

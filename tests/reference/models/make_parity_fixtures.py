@@ -1,4 +1,4 @@
-"""Writes fixtures/*.json: python3 tests/reference/make_parity_fixtures.py
+"""Writes fixtures/*.json: python3 tests/reference/models/make_parity_fixtures.py
 
 Needs torch. Numbers are float64 results printed with 8 digits; inputs (weights) are whole numbers
 of 1/1024. The engine agrees to 1e-5 of a tensor's largest element (tests/engine/parity/parity_test.cpp,
@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 from reference_models import Shape, logits, loss, parameter_shapes
 
-HERE = Path(__file__).parent / "fixtures"
+HERE = Path(__file__).resolve().parents[1] / "fixtures"
 SEQ_LEN, SEQUENCES, LANES = 9, 2, 2
 UNIT = 1024  # Weights are whole numbers of 1/UNIT.
 

@@ -14,7 +14,7 @@ from transformers.models.gpt_oss.modeling_gpt_oss import GptOssExperts
 
 from make_expert_fixtures import all_in_double
 
-FIXTURES = pathlib.Path(__file__).parent / "fixtures"
+FIXTURES = pathlib.Path(__file__).resolve().parents[1] / "fixtures"
 LEAST_MARGIN = 1e-4  # Of neighbours in the order of choice scores, and of groups.
 # Experts, slots, groups, kept groups, range of the bias, normalised, scale, spread of the logits, their mean.
 CASES = [

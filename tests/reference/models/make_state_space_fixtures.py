@@ -168,7 +168,7 @@ def main():
         print(name, case["losses"], case["norms"], flush=True)
         lines.append(f'  "{name}": {json.dumps(case, separators=(",", ":"))}')
     text = json.dumps(head)[:-1] + ', "cases": {\n' + ",\n".join(lines) + "\n}}\n"
-    path = pathlib.Path(__file__).parent / "fixtures" / "state_spaces.json"
+    path = pathlib.Path(__file__).resolve().parents[1] / "fixtures" / "state_spaces.json"
     path.write_text(text)
 
 

@@ -21,7 +21,7 @@ import transformers
 from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict, get_optimizer_state_dict
 from torch.distributed.fsdp import fully_shard
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+ROOT = pathlib.Path(__file__).resolve().parents[3]
 RANKS = 2
 KINDS = {"tied": {"tie_word_embeddings": True}, "untied": {"tie_word_embeddings": False}}
 

@@ -1,6 +1,6 @@
 """Compares where tuned models stop, and what they are asked, here and in transformers.
 
-    python3 tests/reference/turn_ends_check.py PROGRAM
+    python3 tests/reference/models/turn_ends_check.py PROGRAM
 
 A tiny model with a chat template of its own learns a few answers by heart, from data that other templates
 render: two built-in ones and a file, none of whose turns end with the model's eos_token. Then `actortrain

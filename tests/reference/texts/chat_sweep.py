@@ -1,7 +1,7 @@
 """Compares `actortrain render` with transformers on every chat template of an installed TRL, or of
 other folders: every conversation, with and without the beginning of an answer.
 
-    python3 tests/reference/chat_sweep.py build/release/actortrain [FOLDER...]
+    python3 tests/reference/texts/chat_sweep.py build/release/actortrain [FOLDER...]
 
 Needs PyPI's transformers, jinja2 and trl (without what it depends on). Prints what differs, and
 counts; exit code 1 if anything does.

@@ -2,7 +2,7 @@
 compressed, under names of other kinds, as an array, and as structs of Parquet, in which each has every member
 that another one has, as null.
 
-    python3 tests/reference/data_formats.py build/release/actortrain
+    python3 tests/reference/texts/data_formats.py build/release/actortrain
 
 Needs PyPI's tokenizers, transformers, jinja2 and pyarrow. Prints what differs, and counts; exit code 1 if
 anything does.

@@ -1,7 +1,7 @@
 """Compares the text that generate shows behind a prompt with what the reference decodes of prompt and answer, less
 what it decodes of the prompt, token by token and at once, for every tokenizer of tokenizer_sweep.py.
 
-    python3 tests/reference/decode_sweep.py build/release/actortrain [--texts COUNT] [NAME...]
+    python3 tests/reference/texts/decode_sweep.py build/release/actortrain [--texts COUNT] [NAME...]
 
 Needs what tokenizer_sweep.py needs. Prints a row for each, and counts; exit code 1 if anything differs.
 """

@@ -14,7 +14,7 @@ import sentencepiece
 import transformers
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
-OUTPUT = pathlib.Path(__file__).parent / "fixtures/added_tokens.json"
+OUTPUT = pathlib.Path(__file__).resolve().parents[1] / "fixtures/added_tokens.json"
 
 CORPUS = [
     "The ship left the harbour before the sun had risen over the quiet water.",

@@ -11,7 +11,7 @@ import pathlib
 import chat_oracle
 from chat_conversations import CONVERSATIONS, say
 
-OUTPUT = pathlib.Path(__file__).parent / "fixtures/chat_templates.json"
+OUTPUT = pathlib.Path(__file__).resolve().parents[1] / "fixtures/chat_templates.json"
 
 TEMPLATES = {
     "generation": """{{ bos_token }}

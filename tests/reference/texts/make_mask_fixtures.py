@@ -10,7 +10,7 @@ import chat_oracle
 from mask_check import without_marks
 from mask_conversations import made
 
-OUTPUT = pathlib.Path(__file__).parent / "fixtures/masks.json"
+OUTPUT = pathlib.Path(__file__).resolve().parents[1] / "fixtures/masks.json"
 
 TEMPLATES = {
     # A question of its own for what the model thinks; what was thought is not printed again.

@@ -13,7 +13,7 @@ import tempfile
 import sentencepiece
 import transformers
 
-OUTPUT = pathlib.Path(__file__).parent / "fixtures/sentencepiece.json"
+OUTPUT = pathlib.Path(__file__).resolve().parents[1] / "fixtures/sentencepiece.json"
 
 CORPUS = [
     "The ship left the harbour before the sun had risen over the quiet water.",

@@ -5,7 +5,7 @@ import pathlib
 
 import table_cases
 
-FIXTURES = pathlib.Path(__file__).parent / "fixtures"
+FIXTURES = pathlib.Path(__file__).resolve().parents[1] / "fixtures"
 # What a writer of tables would hardly make, and people do.
 BY_HAND = ["text,label\n\"a\"\"b\",one\n", "text,text\none,two\n", "text,\none,two\n", "text,label\nab\"c\"d,one\n\"ab\"cd,two\n",
            "text,label\n  \none,one\n\n\ntwo,two", "text\nhello\n\"\"\nworld\n", "text,label\n\"a\nb\",one\r\nc,two\r\n", "text,label\rone,one\rtwo,two\r",

@@ -11,7 +11,7 @@ import tempfile
 import mistral_common
 from mistral_common.tokens.tokenizers.tekken import Tekkenizer
 
-OUTPUT = pathlib.Path(__file__).parent / "fixtures/tekken.json"
+OUTPUT = pathlib.Path(__file__).resolve().parents[1] / "fixtures/tekken.json"
 UPPER, LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
 BEFORE = r"[^\r\n\p{L}\p{N}]?"
 PATTERN = (BEFORE + UPPER + "*" + LOWER + "+|" + BEFORE + UPPER + "+" + LOWER + r"*|\p{N}| ?[^\s\p{L}\p{N}]+"

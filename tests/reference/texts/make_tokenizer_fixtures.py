@@ -15,7 +15,7 @@ from sentencepiece import sentencepiece_model_pb2
 from tokenizers import (AddedToken, Regex, Tokenizer, __version__, decoders, models, normalizers,
                         pre_tokenizers, processors, trainers)
 
-OUTPUT = pathlib.Path(__file__).parent / "fixtures/tokenizers.json"
+OUTPUT = pathlib.Path(__file__).resolve().parents[1] / "fixtures/tokenizers.json"
 
 CORPUS = [
     "The ship left the harbour before the sun had risen over the quiet water.",

@@ -1,7 +1,7 @@
 """Compares the loss masks of `actortrain data prepare` with transformers' masks of the assistant's tokens,
 for every chat template of an installed TRL that marks what the assistant says, or of other folders.
 
-    python3 tests/reference/mask_check.py build/release/actortrain [FOLDER...]
+    python3 tests/reference/texts/mask_check.py build/release/actortrain [FOLDER...]
 
 Each template is given three times: as it is, without its marks, so that the answers' places have to be found,
 and so with --train-on last. What transformers makes of the marks is the oracle of all. Conversations of one to

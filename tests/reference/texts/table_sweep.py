@@ -1,6 +1,6 @@
 """Compares the documents that `data prepare` makes of tables with the texts that `datasets` reads.
 
-    python3 tests/reference/table_sweep.py PROGRAM [TABLES]
+    python3 tests/reference/texts/table_sweep.py PROGRAM [TABLES]
 """
 
 import gzip

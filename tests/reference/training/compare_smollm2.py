@@ -1,7 +1,7 @@
 """SmolLM2-135M trained on the quickstart text by this program and by transformers, side by side.
 
     ./dev oracle training, or
-    ACTORTRAIN_PYTHON=python3 python3 tests/reference/compare_smollm2.py [WORK_DIR [STEPS]]
+    ACTORTRAIN_PYTHON=python3 python3 tests/reference/training/compare_smollm2.py [WORK_DIR [STEPS]]
 
 Both start from the same weights and read the same rows of the same tokens in fp32, with the same
 AdamW and the same learning rates; the script prints the loss of held-out text before and after
@@ -23,7 +23,7 @@ import torch
 import transformers
 from make_order_fixtures import OneFile
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+ROOT = pathlib.Path(__file__).resolve().parents[3]
 PROGRAM = pathlib.Path(os.environ.get("ACTORTRAIN_PROGRAM", ROOT / "build/release/actortrain"))
 LENGTH, HELD_OUT, SEED = 256, 32, 1337
 PEAK, WARMUP, BETAS, EPS, DECAY, CLIP = 1e-4, 10, (0.9, 0.95), 1e-8, 0.1, 1.0

@@ -119,7 +119,7 @@ def main():
         every += rows
         fixture["expected"][name] = {"questions": [row["log_likelihoods"] for row in rows], **means(rows)}
     fixture["expected"]["all"] = means(every)
-    path = pathlib.Path(__file__).parent / "fixtures" / "choices.json"
+    path = pathlib.Path(__file__).resolve().parents[1] / "fixtures" / "choices.json"
     path.write_text(json.dumps(fixture, ensure_ascii=False) + "\n")
     print(path, path.stat().st_size, fixture["expected"]["all"])
 

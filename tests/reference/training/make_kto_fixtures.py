@@ -8,10 +8,12 @@ fixtures/kto.json; needs torch and transformers.
 
 import json
 import pathlib
+import sys
 
 import torch
 import transformers
 
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "models"))
 from make_model_fixtures import ADAMW, CASES, STEPS, make_model, make_optimizer, summary
 from make_preference_fixtures import LR, Side
 
@@ -97,7 +99,7 @@ def main():
         lines.append(f'  "{family}": {json.dumps(case, separators=(",", ":"))}')
     head = {"lanes": LANES, "lr": LR, "options": OPTIONS, "transformers": transformers.__version__}
     text = json.dumps(head)[:-1] + ', "cases": {\n' + ",\n".join(lines) + "\n}}\n"
-    (pathlib.Path(__file__).parent / "fixtures" / "kto.json").write_text(text)
+    (pathlib.Path(__file__).resolve().parents[1] / "fixtures" / "kto.json").write_text(text)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Writes fixtures/optimizers.json: python3 tests/reference/make_optimizer_fixtures.py
+"""Writes fixtures/optimizers.json: python3 tests/reference/training/make_optimizer_fixtures.py
 
 Needs torch with torch.optim.Muon. Fifty updates with known gradients by PyTorch's own AdamW and
 Muon; D-Muon, which PyTorch lacks, is written out below from its description. The gradients are not
@@ -104,7 +104,7 @@ def main():
         weight, buffer = d_muon(shape, 0.95, 0.1)
         case["d-muon"] = {"weights": numbers(weight), "states": [numbers(buffer)]}
         cases.append(case)
-    out = Path(__file__).parent / "fixtures" / "optimizers.json"
+    out = Path(__file__).resolve().parents[1] / "fixtures" / "optimizers.json"
     out.write_text(json.dumps({"steps": STEPS, "lr": LR, "cases": cases}) + "\n")
 
 

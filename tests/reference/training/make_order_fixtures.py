@@ -7,7 +7,7 @@ import pathlib
 
 import numpy
 
-FIXTURES = pathlib.Path(__file__).parent / "fixtures"
+FIXTURES = pathlib.Path(__file__).resolve().parents[1] / "fixtures"
 KEPT = 40
 
 

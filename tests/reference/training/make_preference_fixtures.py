@@ -9,11 +9,13 @@ torch and transformers.
 
 import json
 import pathlib
+import sys
 
 import torch
 import transformers
 from torch.nn.functional import logsigmoid
 
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "models"))
 from make_model_fixtures import ADAMW, CASES, STEPS, make_model, make_optimizer, summary
 
 # A pair's loss moves far within a step of what other models are trained with.
@@ -178,7 +180,7 @@ def main():
         lines.append(f'  "{family} {name}": {json.dumps(case, separators=(",", ":"))}')
     head = {"lanes": LANES, "lr": LR, "transformers": transformers.__version__}
     text = json.dumps(head)[:-1] + ', "cases": {\n' + ",\n".join(lines) + "\n}}\n"
-    (pathlib.Path(__file__).parent / "fixtures" / "preferences.json").write_text(text)
+    (pathlib.Path(__file__).resolve().parents[1] / "fixtures" / "preferences.json").write_text(text)
 
 
 if __name__ == "__main__":

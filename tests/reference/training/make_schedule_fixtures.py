@@ -10,7 +10,7 @@ import pathlib
 
 import torch
 
-FIXTURES = pathlib.Path(__file__).parent / "fixtures"
+FIXTURES = pathlib.Path(__file__).resolve().parents[1] / "fixtures"
 
 
 def values_of(make_schedule, peak, steps):

@@ -11,10 +11,12 @@ import fnmatch
 import json
 import math
 import pathlib
+import sys
 
 import torch
 import transformers
 
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "models"))
 from make_model_fixtures import ADAMW, CASES, LENGTH, SEQUENCES, make_model, make_optimizer, summary
 
 LAYERS = [2, 1]
@@ -194,7 +196,7 @@ def main():
             "retain_coefficient": RETAIN, "forget_coefficient": FORGET,
             "transformers": transformers.__version__}
     text = json.dumps(head)[:-1] + ', "cases": {\n' + ",\n".join(lines) + "\n}}\n"
-    path = pathlib.Path(__file__).parent / "fixtures" / "sequential_unlearning.json"
+    path = pathlib.Path(__file__).resolve().parents[1] / "fixtures" / "sequential_unlearning.json"
     path.write_text(text)
 
 

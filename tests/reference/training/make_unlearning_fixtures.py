@@ -67,7 +67,7 @@ def main():
                "join": join_case(r, f),
                "schedule": [schedule_case(layer, seen, zero, scale) for layer in (31, 19, 11) for seen in (0, 800, 3200, 4000)
                             for zero in (False, True) for scale in (1.0, 2.5)]}
-    path = pathlib.Path(__file__).parent / "fixtures" / "unlearning.json"
+    path = pathlib.Path(__file__).resolve().parents[1] / "fixtures" / "unlearning.json"
     path.write_text(json.dumps(fixture) + "\n")
     print(path, path.stat().st_size)
 

@@ -12,7 +12,8 @@
 
 #include "storage/weight_files/gguf_file.hpp"
 
-// Bytes of GGUF files, as tests/reference/make_gguf_fixtures.py made them, or put together here.
+// Bytes of GGUF files, as tests/reference/gguf/make_gguf_fixtures.py made them, or put together
+// here.
 namespace train::test {
 
 inline std::string bytes_of_hex(std::string_view hex) {

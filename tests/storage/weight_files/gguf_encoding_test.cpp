@@ -13,7 +13,7 @@
 #include "tests/storage/number_list.hpp"
 #include "tests/storage/weight_files/gguf_bytes.hpp"
 
-// What tests/reference/make_gguf_encoding_fixtures.py recorded of `gguf` and llama.cpp.
+// What tests/reference/gguf/make_gguf_encoding_fixtures.py recorded of `gguf` and llama.cpp.
 namespace train::storage {
 namespace {
 

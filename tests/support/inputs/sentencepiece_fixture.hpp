@@ -7,7 +7,7 @@
 namespace train::test {
 
 /// Small SentencePiece models with the reference implementation's token ids of texts
-/// (tests/reference/make_sentencepiece_fixtures.py).
+/// (tests/reference/texts/make_sentencepiece_fixtures.py).
 inline const nlohmann::json& sentencepiece_fixture() {
   static const nlohmann::json fixture = [] {
     std::ifstream file(std::string(ACTORTRAIN_SOURCE_DIR) +
