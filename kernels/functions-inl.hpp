@@ -73,17 +73,24 @@ HWY_INLINE FloatVec exp_of(Floats d, FloatVec x) {
   return hn::IfThenElse(hn::IsNaN(x), x, result);
 }
 
-/// exp(x) with the same bits as exp_of(), faster; for x whose result is normal, as for differences
-/// from a maximum.
-HWY_INLINE FloatVec exp_of_negative(Floats d, FloatVec x) {
-  constexpr float least = -87.0F;
-  constexpr float most = 87.0F;
-  if (!hn::AllTrue(d, hn::And(hn::Ge(x, hn::Set(d, least)), hn::Le(x, hn::Set(d, most))))) {
-    return exp_of(d, x);
-  }
+/// |x| up to which exp(x) and exp(-x) are normal floats.
+inline constexpr float kNormalPower = 87.0F;
+
+/// exp(x) with the same bits as exp_of(). REQUIRES: |x| <= kNormalPower.
+HWY_INLINE FloatVec exp_of_normal(Floats d, FloatVec x) {
   const FloatPower power = float_power(d, x);
   const auto bits = hn::BitCast(Int32s(), hn::Add(power.rest, hn::Set(d, 1.0F)));
   return hn::BitCast(d, hn::Add(bits, hn::ShiftLeft<kFloatMantissaBits>(power.octaves)));
+}
+
+/// exp(x) with the same bits as exp_of(), faster; for x whose result is normal, as for differences
+/// from a maximum.
+HWY_INLINE FloatVec exp_of_negative(Floats d, FloatVec x) {
+  const FloatVec most = hn::Set(d, kNormalPower);
+  if (!hn::AllTrue(d, hn::And(hn::Ge(x, hn::Neg(most)), hn::Le(x, most)))) {
+    return exp_of(d, x);
+  }
+  return exp_of_normal(d, x);
 }
 
 /// Logarithm of a positive normal number, 2 ulp; NaN stays NaN.

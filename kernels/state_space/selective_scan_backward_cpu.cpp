@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "kernels/cpu_support.hpp"
@@ -16,171 +17,216 @@
 HWY_BEFORE_NAMESPACE();
 namespace train::kernels::cpu::HWY_NAMESPACE {
 
-/// Scratch of one block of channels. `lanes` of a vector, `partials` of a Floats16.
+/// Scratch of one block of channels. `partials` of a Floats16.
 struct ScanScratch {
-  static constexpr std::int64_t lanes = HWY_LANES(float);
+  static constexpr std::int64_t lanes = ScanRows::lanes;
   static constexpr std::int64_t partials = Floats16::count;
+  static constexpr std::int64_t arrays = 8;
 
-  float *decays, *states;        ///< [rows, states, lanes]; of states one row more: those before.
-  float *steps, *values;         ///< [rows, lanes].
-  float *b_parts, *c_parts;      ///< [rows, states, partials].
+  ScanRows rows;
+  float *slopes, *opens;     ///< As the rows: of softplus; sigmoid(z).
+  float* dv;                 ///< As the rows: dy silu(z).
+  float *of_b, *of_decay;    ///< As the rows: sums over states of G b, of A G exp(D A) h[t - 1].
+  float *decays, *states;    ///< [4, rows, lanes]; of states one row more: those before.
+  float *b_parts, *c_parts;  ///< [states, rows, partials].
   float *carry, *da, *da_total;  ///< [states, kScanChannels].
   float *d_sums, *d_total;       ///< [2, kScanChannels]: of d, of delta_bias.
 
-  ScanScratch(Scratch& scratch, std::int64_t n)
-      : decays(scratch.get<float>(kScanChunk * (2 * n * (lanes + partials) + 2 * lanes) +
-                                  n * lanes + (3 * n + 4) * kScanChannels)),
-        states(decays + kScanChunk * n * lanes),
-        steps(states + (kScanChunk + 1) * n * lanes),
-        values(steps + kScanChunk * lanes),
-        b_parts(values + kScanChunk * lanes),
-        c_parts(b_parts + kScanChunk * n * partials),
-        carry(c_parts + kScanChunk * n * partials),
-        da(carry + n * kScanChannels),
-        da_total(da + n * kScanChannels),
-        d_sums(da_total + n * kScanChannels),
-        d_total(d_sums + 2 * kScanChannels) {}
-};
-
-/// Rows [begin, end) of one vector of channels.
-struct ScanPiece {
-  const float* rates;  ///< [states, kScanChannels].
-  std::int64_t begin, end, c0, i;
-};
-
-/// Walks the rows again as the forward pass did; ScanScratch::states has those before the first.
-template <class Part>
-HWY_INLINE void walk_again(const ScanInputs& in, const ScanPiece& piece, const ScanScratch& s,
-                           Part part) {
-  constexpr std::int64_t lanes = ScanScratch::lanes;
-  const Floats d;
-  const FloatVec skip = load(d, in.d + piece.c0 + piece.i, part);
-  for (std::int64_t row = piece.begin; row < piece.end; ++row) {
-    const std::int64_t t = row - piece.begin;
-    const auto* b = static_cast<const float*>(in.b) + row * in.b_stride;
-    const auto* c = static_cast<const float*>(in.c) + row * in.b_stride;
-    const ScanRow at = scan_row(d, in, row, piece.c0 + piece.i, part);
-    const float* before = s.states + t * in.states * lanes;
-    float* after = s.states + (t + 1) * in.states * lanes;
-    float* decays = s.decays + t * in.states * lanes;
-    FloatVec sum = hn::Mul(skip, at.u);
-    for (std::int64_t n = 0; n < in.states; ++n) {
-      const FloatVec rate = hn::Load(d, piece.rates + n * kScanChannels + piece.i);
-      const FloatVec decay = exp_of_negative(d, hn::Mul(at.step, rate));
-      const FloatVec added = hn::Mul(at.step_u, hn::Set(d, b[n]));
-      const FloatVec state = hn::MulAdd(decay, hn::Load(d, before + n * lanes), added);
-      hn::Store(decay, d, decays + n * lanes);
-      hn::Store(state, d, after + n * lanes);
-      sum = hn::MulAdd(hn::Set(d, c[n]), state, sum);
+  ScanScratch(Scratch& scratch, std::int64_t n) {
+    constexpr std::int64_t size = ScanRows::size;
+    float* next = scratch.get<float>(arrays * size + 4 * (2 * kScanChunk + 1) * lanes +
+                                     2 * kScanChunk * n * partials + (3 * n + 4) * kScanChannels);
+    const auto take = [&](std::int64_t count) { return std::exchange(next, next + count); };
+    rows = {.steps = take(size), .steps_u = take(size), .sums = take(size)};
+    for (float** array : {&slopes, &opens, &dv, &of_b, &of_decay}) {
+      *array = take(size);
     }
-    hn::Store(at.step, d, s.steps + t * lanes);
-    hn::Store(sum, d, s.values + t * lanes);
+    decays = take(4 * kScanChunk * lanes);
+    states = take(4 * (kScanChunk + 1) * lanes);
+    b_parts = take(kScanChunk * n * partials);
+    c_parts = take(kScanChunk * n * partials);
+    carry = take(n * kScanChannels);
+    da = take(n * kScanChannels);
+    da_total = take(n * kScanChannels);
+    d_sums = take(2 * kScanChannels);
+    d_total = take(2 * kScanChannels);
   }
-}
-
-HWY_INLINE void add_product(Floats d, FloatVec left, FloatVec right, float* sum) {
-  hn::Store(hn::MulAdd(left, right, hn::Load(d, sum)), d, sum);
-}
-
-/// Gradients of a row by way of its states: sums over them of G b, and of A G exp(D A) h[t - 1].
-struct StateSums {
-  FloatVec of_b, of_decay;
 };
 
-template <class Part>
-HWY_INLINE StateSums states_back(const ScanInputs& in, const ScanPiece& piece, const ScanScratch& s,
-                                 std::int64_t row, FloatVec dv, FloatVec step, FloatVec step_u,
-                                 Part part) {
-  constexpr std::int64_t lanes = ScanScratch::lanes;
+/// What the rows of a piece need before their states.
+HWY_INLINE void rows_before(const SelectiveScanBackwardParams& p, const ScanPiece& piece,
+                            ScanScratch s) {
+  const ScanInputs in = p.in;  // Copies stay in registers: a vector's store may change any memory.
   const Floats d;
-  const std::int64_t t = row - piece.begin;
-  const auto* b = static_cast<const float*>(in.b) + row * in.b_stride;
-  const auto* c = static_cast<const float*>(in.c) + row * in.b_stride;
-  const float* before = s.states + t * in.states * lanes;
-  const float* after = s.states + (t + 1) * in.states * lanes;
-  const float* decays = s.decays + t * in.states * lanes;
-  const std::int64_t partial =
-      t * in.states * ScanScratch::partials + piece.i % ScanScratch::partials;
-  StateSums sums{hn::Zero(d), hn::Zero(d)};
-  for (std::int64_t n = 0; n < in.states; ++n) {
-    const std::int64_t place = n * kScanChannels + piece.i;
-    const FloatVec decay = hn::Load(d, decays + n * lanes);
-    const FloatVec adjoint = hn::MulAdd(hn::Set(d, c[n]), dv, hn::Load(d, s.carry + place));
-    float* b_part = s.b_parts + partial + n * ScanScratch::partials;
-    float* c_part = s.c_parts + partial + n * ScanScratch::partials;
-    store(hn::MulAdd(adjoint, step_u, hn::Load(d, b_part)), d, b_part, part);
-    store(hn::MulAdd(dv, hn::Load(d, after + n * lanes), hn::Load(d, c_part)), d, c_part, part);
-    sums.of_b = hn::MulAdd(adjoint, hn::Set(d, b[n]), sums.of_b);
-    const FloatVec slope = hn::Mul(adjoint, hn::Mul(decay, hn::Load(d, before + n * lanes)));
-    sums.of_decay = hn::MulAdd(hn::Load(d, piece.rates + place), slope, sums.of_decay);
-    add_product(d, step, slope, s.da + place);
-    hn::Store(hn::Mul(decay, adjoint), d, s.carry + place);
+  for (std::int64_t t = 0; t < piece.rows(); ++t) {
+    if (const std::int64_t next = t - kScanChunk; piece.begin + next >= 0) {
+      fetch_row(piece.of(in.u, in.u_stride, next), piece.width);
+      fetch_row<true>(piece.of(p.ddelta, in.delta_stride, next), piece.width);
+      fetch_row<true>(piece.of(p.dz, in.z_stride, next), piece.width);
+      fetch_row<true>(piece.of(p.y, p.y_stride, next), piece.width);
+      fetch_row<true>(piece.of(p.du, in.channels, next), piece.width);
+    }
+    const float* y = piece.of(p.y, p.y_stride, t);
+    each_vector(0, piece.width, [&](std::int64_t i, auto part) {
+      const FloatVec raw = begin_row(d, in, piece, s.rows, t, i, part);
+      const FloatVec z = load(d, piece.of(in.z, in.z_stride, t) + i, part);
+      const FloatVec open = sigmoid(d, z);
+      const std::int64_t place = ScanRows::place(i, t);
+      hn::Store(sigmoid(d, raw), d, s.slopes + place);
+      hn::Store(open, d, s.opens + place);
+      hn::Store(hn::Mul(load(d, y + i, part), hn::Mul(z, open)), d, s.dv + place);
+      hn::Store(hn::Zero(d), d, s.of_b + place);
+      hn::Store(hn::Zero(d), d, s.of_decay + place);
+    });
   }
-  return sums;
 }
 
-template <class Part>
-HWY_INLINE void walk_back(const SelectiveScanBackwardParams& p, const ScanPiece& piece,
-                          const ScanScratch& s, Part part) {
-  const ScanInputs& in = p.in;
+/// Walks `count` states through the rows again, from the first at `n`, as the forward pass did.
+template <std::int64_t count, class Exp>
+HWY_INLINE void walk_again(const ScanInputs& in, const ScanPiece& piece, ScanScratch s,
+                           const FloatVec* before, std::int64_t i, std::int64_t n, Exp exp) {
+  constexpr std::int64_t lanes = ScanScratch::lanes;
+  const Floats d;
+  FloatVec rate[count];
+  FloatVec state[count];
+  for (std::int64_t k = 0; k < count; ++k) {
+    rate[k] = hn::Load(d, piece.rates + (n + k) * kScanChannels + i);
+    state[k] = before[k];
+    hn::Store(state[k], d, s.states + k * lanes);
+  }
+  const float* b = static_cast<const float*>(in.b) + piece.begin * in.b_stride + n;
+  const float* c = static_cast<const float*>(in.c) + piece.begin * in.b_stride + n;
+  for (std::int64_t t = 0; t < piece.rows(); ++t, b += in.b_stride, c += in.b_stride) {
+    const FloatVec step = hn::Load(d, s.rows.steps + ScanRows::place(i, t));
+    const FloatVec step_u = hn::Load(d, s.rows.steps_u + ScanRows::place(i, t));
+    FloatVec sum = hn::Load(d, s.rows.sums + ScanRows::place(i, t));
+    for (std::int64_t k = 0; k < count; ++k) {
+      const FloatVec decay = exp(d, hn::Mul(step, rate[k]));
+      state[k] = hn::MulAdd(decay, state[k], hn::Mul(step_u, hn::Set(d, b[k])));
+      sum = hn::MulAdd(hn::Set(d, c[k]), state[k], sum);
+      hn::Store(decay, d, s.decays + (t * count + k) * lanes);
+      hn::Store(state[k], d, s.states + ((t + 1) * count + k) * lanes);
+    }
+    hn::Store(sum, d, s.rows.sums + ScanRows::place(i, t));
+  }
+}
+
+/// Walks them back.
+template <std::int64_t count, class Part>
+HWY_INLINE void walk_back(const ScanInputs& in, const ScanPiece& piece, ScanScratch s,
+                          std::int64_t i, std::int64_t n, Part part) {
+  constexpr std::int64_t lanes = ScanScratch::lanes;
+  constexpr std::int64_t partials = ScanScratch::partials;
+  const Floats d;
+  const std::int64_t first = n * kScanChannels + i;
+  FloatVec rate[count];
+  FloatVec carry[count];
+  FloatVec da[count];
+  FloatVec after[count];
+  for (std::int64_t k = 0; k < count; ++k) {
+    rate[k] = hn::Load(d, piece.rates + first + k * kScanChannels);
+    carry[k] = hn::Load(d, s.carry + first + k * kScanChannels);
+    da[k] = hn::Load(d, s.da + first + k * kScanChannels);
+    after[k] = hn::Load(d, s.states + (piece.rows() * count + k) * lanes);
+  }
+  const auto* b = static_cast<const float*>(in.b) + n;
+  const auto* c = static_cast<const float*>(in.c) + n;
+  for (std::int64_t t = piece.rows() - 1; t >= 0; --t) {
+    const std::int64_t row = (piece.begin + t) * in.b_stride;
+    const FloatVec step = hn::Load(d, s.rows.steps + ScanRows::place(i, t));
+    const FloatVec step_u = hn::Load(d, s.rows.steps_u + ScanRows::place(i, t));
+    const FloatVec dv = hn::Load(d, s.dv + ScanRows::place(i, t));
+    FloatVec of_b = hn::Load(d, s.of_b + ScanRows::place(i, t));
+    FloatVec of_decay = hn::Load(d, s.of_decay + ScanRows::place(i, t));
+    for (std::int64_t k = 0; k < count; ++k) {
+      const FloatVec decay = hn::Load(d, s.decays + (t * count + k) * lanes);
+      const FloatVec before = hn::Load(d, s.states + (t * count + k) * lanes);
+      const FloatVec adjoint = hn::MulAdd(hn::Set(d, c[row + k]), dv, carry[k]);
+      const std::int64_t place = ((n + k) * kScanChunk + t) * partials + i % partials;
+      float* b_part = s.b_parts + place;
+      float* c_part = s.c_parts + place;
+      store(hn::MulAdd(adjoint, step_u, hn::Load(d, b_part)), d, b_part, part);
+      store(hn::MulAdd(dv, after[k], hn::Load(d, c_part)), d, c_part, part);
+      of_b = hn::MulAdd(adjoint, hn::Set(d, b[row + k]), of_b);
+      const FloatVec slope = hn::Mul(adjoint, hn::Mul(decay, before));
+      of_decay = hn::MulAdd(rate[k], slope, of_decay);
+      da[k] = hn::MulAdd(step, slope, da[k]);
+      carry[k] = hn::Mul(decay, adjoint);
+      after[k] = before;
+    }
+    hn::Store(of_b, d, s.of_b + ScanRows::place(i, t));
+    hn::Store(of_decay, d, s.of_decay + ScanRows::place(i, t));
+  }
+  for (std::int64_t k = 0; k < count; ++k) {
+    hn::Store(carry[k], d, s.carry + first + k * kScanChannels);
+    hn::Store(da[k], d, s.da + first + k * kScanChannels);
+  }
+}
+
+/// Gradients of the rows by what their states have left.
+HWY_INLINE void rows_behind(const SelectiveScanBackwardParams& p, const ScanPiece& piece,
+                            ScanScratch s) {
+  const ScanInputs in = p.in;
   const Floats d;
   const FloatVec one = hn::Set(d, 1.0F);
-  const std::int64_t channel = piece.c0 + piece.i;
-  const FloatVec skip = load(d, in.d + channel, part);
-  const FloatVec bias = load(d, in.delta_bias + channel, part);
-  for (std::int64_t row = piece.end - 1; row >= piece.begin; --row) {
-    const std::int64_t t = row - piece.begin;
-    const auto row_of = [&](const void* matrix, std::int64_t stride) {
-      return static_cast<const float*>(matrix) + row * stride + channel;
-    };
-    const auto result_of = [&](void* matrix, std::int64_t stride) {
-      return static_cast<float*>(matrix) + row * stride + channel;
-    };
-    const FloatVec u = load(d, row_of(in.u, in.u_stride), part);
-    const FloatVec z = load(d, row_of(in.z, in.z_stride), part);
-    const FloatVec raw = hn::Add(load(d, row_of(in.delta, in.delta_stride), part), bias);
-    float* y = result_of(p.y, p.y_stride);
-    const FloatVec dy = load(d, y, part);
-    const FloatVec step = hn::Load(d, s.steps + t * ScanScratch::lanes);
-    const FloatVec value = hn::Load(d, s.values + t * ScanScratch::lanes);
-    const FloatVec open = sigmoid(d, z);
-    const FloatVec gate = hn::Mul(z, open);
-    const FloatVec slope = hn::MulAdd(gate, hn::Sub(one, open), open);
-    const FloatVec dv = hn::Mul(dy, gate);
-    store(hn::Mul(value, gate), d, y, part);
-    store(hn::Mul(hn::Mul(dy, value), slope), d, result_of(p.dz, in.z_stride), part);
-    const StateSums sums = states_back(in, piece, s, row, dv, step, hn::Mul(step, u), part);
-    store(hn::MulAdd(step, sums.of_b, hn::Mul(skip, dv)), d, result_of(p.du, in.channels), part);
-    const FloatVec dstep = hn::MulAdd(u, sums.of_b, sums.of_decay);
-    const FloatVec draw = hn::Mul(dstep, sigmoid(d, raw));
-    store(draw, d, result_of(p.ddelta, in.delta_stride), part);
-    add_product(d, dv, u, s.d_sums + piece.i);
-    add_product(d, draw, one, s.d_sums + kScanChannels + piece.i);
+  for (std::int64_t t = piece.rows() - 1; t >= 0; --t) {
+    each_vector(0, piece.width, [&](std::int64_t i, auto part) {
+      const std::int64_t place = ScanRows::place(i, t);
+      const FloatVec u = load(d, piece.of(in.u, in.u_stride, t) + i, part);
+      const FloatVec z = load(d, piece.of(in.z, in.z_stride, t) + i, part);
+      float* y = piece.of(p.y, p.y_stride, t) + i;
+      const FloatVec dy = load(d, y, part);
+      const FloatVec value = hn::Load(d, s.rows.sums + place);
+      const FloatVec dv = hn::Load(d, s.dv + place);
+      const FloatVec of_b = hn::Load(d, s.of_b + place);
+      const FloatVec open = hn::Load(d, s.opens + place);
+      const FloatVec gate = hn::Mul(z, open);
+      const FloatVec slope = hn::MulAdd(gate, hn::Sub(one, open), open);
+      const FloatVec skip = load(d, in.d + piece.c0 + i, part);
+      const FloatVec du = hn::MulAdd(hn::Load(d, s.rows.steps + place), of_b, hn::Mul(skip, dv));
+      const FloatVec dstep = hn::MulAdd(u, of_b, hn::Load(d, s.of_decay + place));
+      const FloatVec draw = hn::Mul(dstep, hn::Load(d, s.slopes + place));
+      store(hn::Mul(value, gate), d, y, part);
+      store(hn::Mul(hn::Mul(dy, value), slope), d, piece.of(p.dz, in.z_stride, t) + i, part);
+      store(du, d, piece.of(p.du, in.channels, t) + i, part);
+      store(draw, d, piece.of(p.ddelta, in.delta_stride, t) + i, part);
+      float* d_sum = s.d_sums + i;
+      float* bias_sum = d_sum + kScanChannels;
+      hn::Store(hn::MulAdd(dv, u, hn::Load(d, d_sum)), d, d_sum);
+      hn::Store(hn::Add(draw, hn::Load(d, bias_sum)), d, bias_sum);
+    });
   }
 }
 
-/// One chunk of a document in one block of channels, `carry` being the adjoint of its last states.
-void chunk_back(const SelectiveScanBackwardParams& p, const float* rates, const ScanScratch& s,
-                std::int64_t begin, std::int64_t end, bool first, std::int64_t block) {
-  const std::int64_t states = p.in.states;
-  const std::int64_t c0 = block * kScanChannels;
-  const std::int64_t width = std::min(kScanChannels, p.in.channels - c0);
+/// The states of one vector of channels; `kept`: those before the first row, nullptr: none.
+template <class Part>
+HWY_INLINE void vector_back(const SelectiveScanBackwardParams& p, const ScanPiece& piece,
+                            const ScanScratch& s, const float* kept, std::int64_t i, Part part) {
   const Floats d;
-  std::fill_n(s.b_parts, 2 * kScanChunk * states * ScanScratch::partials, 0.0F);
-  const float* kept = p.kept + begin / kScanChunk * states * p.in.channels + c0;
-  each_vector(0, width, [&](std::int64_t i, auto part) {
-    for (std::int64_t n = 0; n < states; ++n) {
-      hn::Store(first ? hn::Zero(d) : load(d, kept + n * p.in.channels + i, part), d,
-                s.states + n * ScanScratch::lanes);
+  const MostStep most(d, s.rows.steps + ScanRows::place(i, 0), piece.rows());
+  each_four_states(p.in.states, [&](std::int64_t n, auto count) {
+    FloatVec before[count];
+    for (std::int64_t k = 0; k < count; ++k) {
+      before[k] = kept == nullptr ? hn::Zero(d) : load(d, kept + (n + k) * p.in.channels + i, part);
     }
-    const ScanPiece piece{rates, begin, end, c0, i};
-    walk_again(p.in, piece, s, part);
-    walk_back(p, piece, s, part);
+    if (most.gives_normal(d, piece.rates + n * kScanChannels + i, count)) {
+      walk_again<count>(p.in, piece, s, before, i, n, NormalExp());
+    } else {
+      walk_again<count>(p.in, piece, s, before, i, n, AnyExp());
+    }
+    walk_back<count>(p.in, piece, s, i, n, part);
   });
+}
+
+/// Folds the chunk's sums over the block's channels: db, then dc of each row.
+HWY_INLINE void fold_parts(const SelectiveScanBackwardParams& p, const ScanScratch& s,
+                           std::int64_t begin, std::int64_t end, std::int64_t block) {
+  const std::int64_t states = p.in.states;
+  const Floats d;
   for (std::int64_t row = begin; row < end; ++row) {
     float* to = p.partial + (block * p.in.rows.count() + row) * 2 * states;
     for (std::int64_t n = 0; n < states; ++n) {
-      const std::int64_t at = ((row - begin) * states + n) * ScanScratch::partials;
+      const std::int64_t at = (n * kScanChunk + row - begin) * ScanScratch::partials;
       for (const bool of_c : {false, true}) {
         const float* from = (of_c ? s.c_parts : s.b_parts) + at;
         Floats16 parts(0.0F);
@@ -191,6 +237,22 @@ void chunk_back(const SelectiveScanBackwardParams& p, const float* rates, const 
       }
     }
   }
+}
+
+/// One chunk of a document in one block of channels, `carry` being the adjoint of its last states.
+void chunk_back(const SelectiveScanBackwardParams& p, const float* rates, const ScanScratch& s,
+                std::int64_t begin, std::int64_t end, bool first, std::int64_t block) {
+  const std::int64_t states = p.in.states;
+  const std::int64_t c0 = block * kScanChannels;
+  const std::int64_t width = std::min(kScanChannels, p.in.channels - c0);
+  std::fill_n(s.b_parts, 2 * kScanChunk * states * ScanScratch::partials, 0.0F);
+  const float* kept = first ? nullptr : p.kept + begin / kScanChunk * states * p.in.channels + c0;
+  const ScanPiece piece{rates, begin, end, c0, width};
+  rows_before(p, piece, s);
+  each_vector(0, width,
+              [&](std::int64_t i, auto part) { vector_back(p, piece, s, kept, i, part); });
+  rows_behind(p, piece, s);
+  fold_parts(p, s, begin, end, block);
 }
 
 /// One block of channels through all documents, so that its sums have one order.
@@ -254,15 +316,15 @@ void selective_scan_backward(const SelectiveScanBackwardParams& p, int threads) 
     one(p, rates + block * kScanChannels * states, documents, block);
   });
   each_row(threads, rows, 2 * states * blocks, [&](std::int64_t row) {
-    auto* db = static_cast<float*>(p.db) + row * p.in.b_stride;
-    auto* dc = static_cast<float*>(p.dc) + row * p.in.b_stride;
-    for (std::int64_t n = 0; n < 2 * states; ++n) {
-      float sum = 0.0F;
-      for (std::int64_t block = 0; block < blocks; ++block) {
-        sum += p.partial[(block * rows + row) * 2 * states + n];
+    float sums[2 * kMostScanStates] = {};
+    for (std::int64_t block = 0; block < blocks; ++block) {
+      const float* of_block = p.partial + (block * rows + row) * 2 * states;
+      for (std::int64_t n = 0; n < 2 * states; ++n) {
+        sums[n] += of_block[n];
       }
-      (n < states ? db[n] : dc[n - states]) = sum;
     }
+    std::copy_n(sums, states, static_cast<float*>(p.db) + row * p.in.b_stride);
+    std::copy_n(sums + states, states, static_cast<float*>(p.dc) + row * p.in.b_stride);
   });
 }
 

@@ -17,31 +17,71 @@
 HWY_BEFORE_NAMESPACE();
 namespace train::kernels::cpu::HWY_NAMESPACE {
 
-/// Rows [begin, end) of the vector at channel c0 + i; rates and h: [states, kScanChannels].
-template <class Part>
-HWY_INLINE void scan_vector(const SelectiveScanForwardParams& p, const float* rates, float* h,
-                            std::int64_t begin, std::int64_t end, std::int64_t c0, std::int64_t i,
-                            Part part) {
-  const ScanInputs& in = p.in;
+/// `count` states of a piece, from the first at `n`; rows in the inner loop, so that a state stays
+/// in its register. h: [states, kScanChannels].
+template <std::int64_t count, class Exp>
+HWY_INLINE void scan_states(const ScanInputs& in, const ScanPiece& piece, const ScanRows& rows,
+                            float* h, std::int64_t i, std::int64_t n, Exp exp) {
   const Floats d;
-  const FloatVec skip = load(d, in.d + c0 + i, part);
-  for (std::int64_t row = begin; row < end; ++row) {
-    const auto* b = static_cast<const float*>(in.b) + row * in.b_stride;
-    const auto* c = static_cast<const float*>(in.c) + row * in.b_stride;
-    const ScanRow at = scan_row(d, in, row, c0 + i, part);
-    FloatVec sum = hn::Mul(skip, at.u);
-    for (std::int64_t n = 0; n < in.states; ++n) {
-      const std::int64_t place = n * kScanChannels + i;
-      const FloatVec decay = exp_of_negative(d, hn::Mul(at.step, hn::Load(d, rates + place)));
-      const FloatVec added = hn::Mul(at.step_u, hn::Set(d, b[n]));
-      const FloatVec state = hn::MulAdd(decay, hn::Load(d, h + place), added);
-      hn::Store(state, d, h + place);
-      sum = hn::MulAdd(hn::Set(d, c[n]), state, sum);
+  const std::int64_t first = n * kScanChannels + i;
+  FloatVec rate[count];
+  FloatVec state[count];
+  for (std::int64_t k = 0; k < count; ++k) {
+    rate[k] = hn::Load(d, piece.rates + first + k * kScanChannels);
+    state[k] = hn::Load(d, h + first + k * kScanChannels);
+  }
+  const float* b = static_cast<const float*>(in.b) + piece.begin * in.b_stride + n;
+  const float* c = static_cast<const float*>(in.c) + piece.begin * in.b_stride + n;
+  for (std::int64_t t = 0; t < piece.rows(); ++t, b += in.b_stride, c += in.b_stride) {
+    const FloatVec step = hn::Load(d, rows.steps + ScanRows::place(i, t));
+    const FloatVec step_u = hn::Load(d, rows.steps_u + ScanRows::place(i, t));
+    FloatVec sum = hn::Load(d, rows.sums + ScanRows::place(i, t));
+    for (std::int64_t k = 0; k < count; ++k) {
+      const FloatVec decay = exp(d, hn::Mul(step, rate[k]));
+      state[k] = hn::MulAdd(decay, state[k], hn::Mul(step_u, hn::Set(d, b[k])));
+      sum = hn::MulAdd(hn::Set(d, c[k]), state[k], sum);
     }
-    const auto* z = static_cast<const float*>(in.z) + row * in.z_stride + c0 + i;
-    const FloatVec gate = load(d, z, part);
-    store(hn::Mul(sum, hn::Mul(gate, sigmoid(d, gate))), d,
-          static_cast<float*>(p.y) + row * p.y_stride + c0 + i, part);
+    hn::Store(sum, d, rows.sums + ScanRows::place(i, t));
+  }
+  for (std::int64_t k = 0; k < count; ++k) {
+    hn::Store(state[k], d, h + first + k * kScanChannels);
+  }
+}
+
+/// Rows of a block of channels. h: [states, kScanChannels].
+HWY_INLINE void scan_piece(const SelectiveScanForwardParams& p, const ScanPiece& piece, float* h) {
+  alignas(64) float memory[3 * ScanRows::size];
+  const ScanRows rows{memory, memory + ScanRows::size, memory + 2 * ScanRows::size};
+  const ScanInputs in = p.in;  // Copies stay in registers: a vector's store may change any memory.
+  const Floats d;
+  for (std::int64_t t = 0; t < piece.rows(); ++t) {
+    if (const std::int64_t next = t + kScanChunk; piece.begin + next < in.rows.count()) {
+      fetch_row(piece.of(in.u, in.u_stride, next), piece.width);
+      fetch_row(piece.of(in.delta, in.delta_stride, next), piece.width);
+      fetch_row(piece.of(in.z, in.z_stride, next), piece.width);
+      fetch_row<true>(piece.of(p.y, p.y_stride, next), piece.width);
+    }
+    each_vector(0, piece.width,
+                [&](std::int64_t i, auto part) { begin_row(d, in, piece, rows, t, i, part); });
+  }
+  for (std::int64_t i = 0; i < piece.width; i += ScanRows::lanes) {
+    const MostStep most(d, rows.steps + ScanRows::place(i, 0), piece.rows());
+    each_four_states(in.states, [&](std::int64_t n, auto count) {
+      if (most.gives_normal(d, piece.rates + n * kScanChannels + i, count)) {
+        scan_states<count>(in, piece, rows, h, i, n, NormalExp());
+      } else {
+        scan_states<count>(in, piece, rows, h, i, n, AnyExp());
+      }
+    });
+  }
+  for (std::int64_t t = 0; t < piece.rows(); ++t) {
+    const float* z = piece.of(in.z, in.z_stride, t);
+    float* y = piece.of(p.y, p.y_stride, t);
+    each_vector(0, piece.width, [&](std::int64_t i, auto part) {
+      const FloatVec gate = load(d, z + i, part);
+      const FloatVec sum = hn::Load(d, rows.sums + ScanRows::place(i, t));
+      store(hn::Mul(sum, hn::Mul(gate, sigmoid(d, gate))), d, y + i, part);
+    });
   }
 }
 
@@ -73,9 +113,7 @@ void scan_documents(const SelectiveScanForwardParams& p, const float* rates,
         copy_state(p.kept + begin / kScanChunk * states * p.in.channels, true);
       }
       const std::int64_t end = std::min(begin + kScanChunk, first->end());
-      each_vector(0, width, [&](std::int64_t i, auto part) {
-        scan_vector(p, rates, h, begin, end, c0, i, part);
-      });
+      scan_piece(p, {rates, begin, end, c0, width}, h);
     }
     if (text != nullptr) {
       copy_state(text, true);
