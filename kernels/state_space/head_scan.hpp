@@ -15,8 +15,9 @@ inline constexpr std::int64_t kMostHeadWidth = 256;
 /// Rows between the states that a forward pass keeps, counted from a document's
 /// begin.
 inline constexpr std::int64_t kHeadChunk = 128;
-/// Rows whose states the backward pass has at once; divides kHeadChunk.
-inline constexpr std::int64_t kHeadPiece = 16;
+/// Rows that the backward pass takes together, counted from a document's begin: on the CPU their
+/// products, on a device their states; divides kHeadChunk.
+inline constexpr std::int64_t kHeadPiece = 32;
 
 /// What both passes of the scan of heads read. Row t of a matrix is at t times
 /// its stride.
@@ -72,9 +73,10 @@ struct HeadScanForwardParams {
 ///   dc = sum over p of dy S, db = sum over p of G X, dX = sum over n of G b,
 ///   dx = D dX + d dy, dD = sum over p of x dX + A exp(D A) sum of G S[t - 1],
 ///   0 beyond the limits.
-/// db and dc are sums over channels in order, then over the heads of a group;
-/// sums over rows are of each document from its end, then of documents in
-/// order.
+/// db and dc are sums over the heads of a group in order; sums over rows are of
+/// each document from its end, then of documents in order. The CPU takes
+/// kHeadPiece rows at a time, as products of matrices (state space duality) with
+/// the states before them and G behind them.
 struct HeadScanBackwardParams {
   HeadScanInputs in;
   const float* kept = nullptr;

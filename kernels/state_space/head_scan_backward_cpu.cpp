@@ -13,6 +13,8 @@
 #include <hwy/highway.h>
 
 #include "kernels/state_space/head_scan-inl.hpp"
+#include "kernels/state_space/products-inl.hpp"
+#include "kernels/transpose-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace train::kernels::cpu::HWY_NAMESPACE {
@@ -28,24 +30,51 @@ struct HeadSums {
   }
 };
 
-/// Scratch of one head; a state is [width, padded states].
+/// Scratch of one head. `states` and `width` are padded to whole Floats16; a state is
+/// [channels, states].
 struct HeadScratch {
   static constexpr std::int64_t pieces = kHeadChunk / kHeadPiece;
-  std::int64_t size;     ///< Size of a state.
-  float *begins, *rows;  ///< [pieces, size]; [kHeadPiece + 1, size].
-  float* carry;          ///< [size]: of the row behind, decayed.
+  std::int64_t states, width;
+  float* begins;               ///< [pieces, a state]: those before each piece.
+  float *carry, *carry_t;      ///< The adjoint of the states behind a piece; [states, width].
+  float *b, *c, *db, *dc;      ///< [rows, states].
+  float *x, *x_last;           ///< [rows, width]: D x; the same decayed up to the piece's end.
+  float *dy, *dy_first;        ///< [rows, width]; and decayed up to the piece's begin.
+  float *dx, *dx_last, *x_t;   ///< [rows, width]: of D x; by way of the carry. [width, rows].
+  float *decays, *pairs;       ///< [rows, rows]: from row j to i; times <c[i], b[j]>.
+  float *slopes, *both;        ///< [rows, rows]: decays times <dy[i], D x[j]>; of `pairs`, too.
+  float *of_states, *of_last;  ///< [rows]: sums that decays of several rows are in.
 
-  HeadScratch(Scratch& scratch, std::int64_t state)
-      : size(state),
-        begins(scratch.get<float>((pieces + kHeadPiece + 2) * state)),
-        rows(begins + pieces * state),
-        carry(rows + (kHeadPiece + 1) * state) {}
+  HeadScratch(Scratch& scratch, const HeadScanInputs& in)
+      : states(padded_states(in.states)), width(padded_states(in.width)) {
+    constexpr std::int64_t rows = kHeadPiece;
+    const std::int64_t state = width * states;
+    float* next = scratch.get<float>((pieces + 2) * state + rows * (4 * states + 7 * width) +
+                                     rows * (4 * rows + 2));
+    const auto take = [&](std::int64_t count) { return std::exchange(next, next + count); };
+    begins = take(pieces * state);
+    carry = take(state);
+    carry_t = take(state);
+    for (float** array : {&b, &c, &db, &dc}) {
+      *array = take(rows * states);
+    }
+    for (float** array : {&x, &x_last, &dy, &dy_first, &dx, &dx_last, &x_t}) {
+      *array = take(rows * width);
+    }
+    for (float** array : {&decays, &pairs, &slopes, &both}) {
+      *array = take(rows * rows);
+    }
+    of_states = take(rows);
+    of_last = take(rows);
+  }
 };
 
-/// One head of a call.
+/// One head of a call. `products`: <c[i], b[j]> of the rows of each piece, [rows, groups,
+/// kHeadPiece].
 struct HeadCall {
   const HeadScanBackwardParams& p;
   HeadSteps of;
+  const float* products;
   std::int64_t head;
 
   [[nodiscard]] std::int64_t group() const { return head / (p.in.heads / p.in.groups); }
@@ -55,82 +84,187 @@ struct HeadCall {
   [[nodiscard]] const float* x(std::int64_t row) const {
     return static_cast<const float*>(p.in.x) + row * p.in.x_stride + head * p.in.width;
   }
+  [[nodiscard]] const float* dy(std::int64_t row) const {
+    return static_cast<const float*>(p.dy) + row * p.y_stride + head * p.in.width;
+  }
+  [[nodiscard]] float step(std::int64_t row) const { return of.steps[row * p.in.heads + head]; }
+  [[nodiscard]] float decay(std::int64_t row) const { return of.decays[row * p.in.heads + head]; }
 };
 
-/// The states behind `row` from those before it.
-void walk_row(const HeadCall& call, std::int64_t row, const float* before, float* after) {
-  const HeadScanInputs& in = call.p.in;
-  alignas(64) float b[kMostHeadStates];
-  load_states(in.b, call.place(row), in.states, b);
-  const std::int64_t whole = padded_states(in.states);
-  const float* x = call.x(row);
-  const std::int64_t at = row * in.heads + call.head;
-  const float step = call.of.steps[at];
+/// Rows of one head: at most kHeadPiece of a document.
+struct HeadPieceRows {
+  std::int64_t begin, rows;
+  const float* before;  ///< The states before the first.
+  bool first, last;     ///< Of the document: no states before it, no adjoint behind it.
+};
+
+/// factor * row, with zeros behind it.
+HWY_INLINE void scale_row(const float* row, std::int64_t count, float factor, float* scaled) {
   const Floats d;
-  const FloatVec decay = hn::Set(d, call.of.decays[at]);
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  for (std::int64_t channel = 0; channel < in.width; ++channel) {
-    const FloatVec added = hn::Set(d, step * x[channel]);
-    const std::int64_t first = channel * whole;
-    for (std::int64_t n = 0; n < whole; n += lanes) {
-      hn::Store(next_state(d, decay, added, b + n, before + first + n), d, after + first + n);
+  each_sixteen(0, count, [&](std::int64_t i, auto part, auto) {
+    hn::Store(hn::Mul(hn::Set(d, factor), load(d, row + i, part)), d, scaled + i);
+  });
+}
+
+/// Sum of the products of two rows.
+HWY_INLINE float dot_rows(const float* left, const float* right, std::int64_t count) {
+  const Floats d;
+  Floats16 sums(0.0F);
+  each_sixteen(0, count, [&](std::int64_t i, auto part, auto which) {
+    sums[which] = hn::MulAdd(load(d, left + i, part), load(d, right + i, part), sums[which]);
+  });
+  return sum_of(sums);
+}
+
+/// factor * memory, in its place; whole Floats16.
+HWY_INLINE void scale_all(float factor, std::int64_t count, float* memory) {
+  const Floats d;
+  for (std::int64_t i = 0; i < count; i += Floats16::lanes) {
+    hn::Store(hn::Mul(hn::Set(d, factor), hn::Load(d, memory + i)), d, memory + i);
+  }
+}
+
+/// <c[i], b[j]> of the rows of a piece and one group, [rows, kHeadPiece] `stride` apart.
+void multiply_pairs(const HeadScanInputs& in, std::int64_t begin, std::int64_t rows,
+                    std::int64_t group, float* products, std::int64_t stride) {
+  alignas(64) float b_t[kMostHeadStates * kHeadPiece];
+  const std::int64_t place = begin * in.x_stride + group * in.states;
+  pack_across(Floats(), static_cast<const float*>(in.b) + place, in.x_stride, in.states, rows, b_t,
+              kHeadPiece);
+  product({static_cast<const float*>(in.c) + place, in.x_stride, 1}, {b_t, kHeadPiece},
+          {products, stride}, {rows, in.states, kHeadPiece});
+}
+
+/// D x of the rows, decayed up to the last one, and their b. Returns the decay of all.
+float load_inputs(const HeadCall& call, const HeadScratch& s, std::int64_t begin,
+                  std::int64_t rows) {
+  const HeadScanInputs& in = call.p.in;
+  float decay = 1.0F;
+  for (std::int64_t t = rows - 1; t >= 0; --t) {
+    const std::int64_t row = begin + t;
+    scale_row(call.x(row), in.width, call.step(row), s.x + t * s.width);
+    scale_row(s.x + t * s.width, s.width, decay, s.x_last + t * s.width);
+    load_states(in.b, call.place(row), in.states, s.b + t * s.states);
+    decay *= call.decay(row);
+  }
+  return decay;
+}
+
+/// The states behind a piece from those before it.
+void walk_piece(const HeadCall& call, const HeadScratch& s, std::int64_t begin, const float* before,
+                float* after) {
+  const std::int64_t width = call.p.in.width;
+  const float decay = load_inputs(call, s, begin, kHeadPiece);
+  std::copy_n(before, width * s.states, after);
+  scale_all(decay, width * s.states, after);
+  product({s.x_last, 1, s.width}, {s.b, s.states}, {after, s.states, true},
+          {width, kHeadPiece, s.states});
+}
+
+/// What else the rows of a piece need, and the decays between them: products, for no sum of
+/// exponents keeps a small one beside a large one.
+void load_gradients(const HeadCall& call, const HeadScratch& s, const HeadPieceRows& piece) {
+  const HeadScanInputs& in = call.p.in;
+  const Floats d;
+  float decay = 1.0F;
+  alignas(64) float row_decays[kHeadPiece] = {};
+  for (std::int64_t t = 0; t < piece.rows; ++t) {
+    const std::int64_t row = piece.begin + t;
+    decay *= call.decay(row);
+    load_states(in.c, call.place(row), in.states, s.c + t * s.states);
+    scale_row(call.dy(row), in.width, 1.0F, s.dy + t * s.width);
+    scale_row(s.dy + t * s.width, s.width, decay, s.dy_first + t * s.width);
+    scale_all(call.decay(row), kHeadPiece, row_decays);
+    row_decays[t] = 1.0F;
+    std::copy_n(row_decays, kHeadPiece, s.decays + t * kHeadPiece);
+  }
+  pack_across(d, s.x, s.width, s.width, piece.rows, s.x_t, kHeadPiece);
+}
+
+/// Products of each two rows i >= j, and zeros elsewhere.
+void multiply_rows(const HeadCall& call, const HeadScratch& s, const HeadPieceRows& piece) {
+  const HeadScanInputs& in = call.p.in;
+  const Floats d;
+  product({s.dy, s.width, 1}, {s.x_t, kHeadPiece}, {s.slopes, kHeadPiece},
+          {piece.rows, in.width, kHeadPiece});
+  for (std::int64_t i = 0; i < piece.rows; ++i) {
+    const float* products =
+        call.products + ((piece.begin + i) * in.groups + call.group()) * kHeadPiece;
+    for (std::int64_t j = 0; j < kHeadPiece; j += Floats16::lanes) {
+      const std::int64_t at = i * kHeadPiece + j;
+      const auto behind =
+          hn::FirstN(d, static_cast<std::size_t>(std::max<std::int64_t>(0, i + 1 - j)));
+      const FloatVec decay = hn::Load(d, s.decays + at);
+      const FloatVec slope = hn::IfThenElseZero(behind, hn::Mul(decay, hn::Load(d, s.slopes + at)));
+      const FloatVec pair = hn::IfThenElseZero(behind, hn::Load(d, products + j));
+      hn::Store(slope, d, s.slopes + at);
+      hn::Store(hn::Mul(decay, pair), d, s.pairs + at);
+      hn::Store(hn::Mul(slope, pair), d, s.both + at);
     }
   }
 }
 
-/// The gradient of a row's step, and of what decay multiplies.
-struct StepGradient {
-  float of_x = 0.0F, of_decay = 0.0F;
-};
-
-/// Walks a row back through its states; leaves db and dc of this head in
-/// `parts`.
-StepGradient row_states_back(const HeadCall& call, const HeadScratch& s, std::int64_t row,
-                             const float* before, float* parts, HeadSums& sums) {
-  const HeadScanBackwardParams& p = call.p;
-  const HeadScanInputs& in = p.in;
-  alignas(64) float b[kMostHeadStates];
-  alignas(64) float c[kMostHeadStates];
-  alignas(64) float db[kMostHeadStates] = {};
-  alignas(64) float dc[kMostHeadStates] = {};
-  load_states(in.b, call.place(row), in.states, b);
-  load_states(in.c, call.place(row), in.states, c);
-  const std::int64_t whole = padded_states(in.states);
-  const float* after = before + s.size;
-  const float* x = call.x(row);
-  const auto* dy = static_cast<const float*>(p.dy) + row * p.y_stride + call.head * in.width;
-  auto* dx = static_cast<float*>(p.dx) + row * p.dx_stride + call.head * in.width;
-  const std::int64_t at = row * in.heads + call.head;
-  const float step = call.of.steps[at];
-  const Floats d;
-  const FloatVec decay = hn::Set(d, call.of.decays[at]);
-  Floats16 of_decay(0.0F);
-  StepGradient gradient;
-  for (std::int64_t channel = 0; channel < in.width; ++channel) {
-    const FloatVec dys = hn::Set(d, dy[channel]);
-    const FloatVec steps = hn::Set(d, step * x[channel]);
-    Floats16 of_x(0.0F);
-    for (std::int64_t n = 0; n < whole; n += Floats16::count) {
-      for (int vector = 0; vector < Floats16::vectors; ++vector) {
-        const std::int64_t k = n + vector * Floats16::lanes;
-        const std::int64_t place = channel * whole + k;
-        const FloatVec adjoint = hn::MulAdd(hn::Load(d, c + k), dys, hn::Load(d, s.carry + place));
-        hn::Store(hn::MulAdd(dys, hn::Load(d, after + place), hn::Load(d, dc + k)), d, dc + k);
-        hn::Store(hn::MulAdd(adjoint, steps, hn::Load(d, db + k)), d, db + k);
-        of_x[vector] = hn::MulAdd(adjoint, hn::Load(d, b + k), of_x[vector]);
-        of_decay[vector] = hn::MulAdd(adjoint, hn::Load(d, before + place), of_decay[vector]);
-        hn::Store(hn::Mul(decay, adjoint), d, s.carry + place);
-      }
+/// dx of D x, dc and db of this head; leaves what decays multiply in `of_states` and `of_last`.
+void piece_gradients(const HeadCall& call, const HeadScratch& s, const HeadPieceRows& piece) {
+  const HeadScanInputs& in = call.p.in;
+  const ProductSize wide{piece.rows, piece.rows, s.width, Terms::from_row};
+  const ProductSize up{piece.rows, piece.rows, s.states, Terms::up_to_row};
+  const ProductSize from{piece.rows, piece.rows, s.states, Terms::from_row};
+  if (piece.first) {
+    std::fill_n(s.of_states, piece.rows, 0.0F);
+  } else {
+    product({s.dy_first, s.width, 1}, {piece.before, s.states}, {s.dc, s.states},
+            {piece.rows, in.width, s.states});
+    for (std::int64_t t = 0; t < piece.rows; ++t) {
+      s.of_states[t] = dot_rows(s.c + t * s.states, s.dc + t * s.states, s.states);
     }
-    const float sum = sum_of(of_x);
-    dx[channel] = step * sum + in.d[call.head] * dy[channel];
-    gradient.of_x += x[channel] * sum;
-    sums.d += dy[channel] * x[channel];
   }
-  gradient.of_decay = sum_of(of_decay);
-  std::copy_n(db, in.states, parts);
-  std::copy_n(dc, in.states, parts + in.states);
-  return gradient;
+  product({s.slopes, kHeadPiece, 1}, {s.b, s.states}, {s.dc, s.states, !piece.first}, up);
+  if (piece.last) {
+    std::fill_n(s.of_last, piece.rows, 0.0F);
+  } else {
+    product({s.b, s.states, 1}, {s.carry_t, s.width}, {s.dx_last, s.width},
+            {piece.rows, in.states, s.width});
+    product({s.x_last, s.width, 1}, {s.carry, s.states}, {s.db, s.states},
+            {piece.rows, in.width, s.states});
+    for (std::int64_t t = 0; t < piece.rows; ++t) {
+      const float* to_last = s.decays + (piece.rows - 1) * kHeadPiece;
+      s.of_last[t] = dot_rows(s.x_last + t * s.width, s.dx_last + t * s.width, s.width);
+      scale_row(s.dx_last + t * s.width, s.width, to_last[t], s.dx + t * s.width);
+    }
+  }
+  product({s.pairs, 1, kHeadPiece}, {s.dy, s.width}, {s.dx, s.width, !piece.last}, wide);
+  product({s.slopes, 1, kHeadPiece}, {s.c, s.states}, {s.db, s.states, !piece.last}, from);
+}
+
+/// Adds to of_states[t] what else is multiplied by row t's decay: the sum of `both` over i >= t
+/// and j < t, and of the states that go through the whole piece.
+void add_decayed(const HeadCall& call, const HeadScratch& s, const HeadPieceRows& piece,
+                 float decay) {
+  const Floats d;
+  const std::int64_t size = call.p.in.width * s.states;
+  const float through =
+      piece.first || piece.last ? 0.0F : decay * dot_rows(piece.before, s.carry, size);
+  alignas(64) float below[kHeadPiece] = {};  // Sums over the rows from t on.
+  float behind = 0.0F;
+  for (std::int64_t t = piece.rows - 1; t >= 0; --t) {
+    Floats16 sums(0.0F);
+    for (std::int64_t j = 0; j < kHeadPiece; j += Floats16::lanes) {
+      const FloatVec sum =
+          hn::Add(hn::Load(d, below + j), hn::Load(d, s.both + t * kHeadPiece + j));
+      const auto before = hn::FirstN(d, static_cast<std::size_t>(std::max<std::int64_t>(0, t - j)));
+      FloatVec& into = sums[static_cast<int>(j % Floats16::count / Floats16::lanes)];
+      hn::Store(sum, d, below + j);
+      into = hn::Add(into, hn::IfThenElseZero(before, sum));
+    }
+    behind += s.of_states[t];
+    s.of_states[t] = sum_of(sums) + behind;
+  }
+  float ahead = 0.0F;
+  for (std::int64_t t = 0; t < piece.rows; ++t) {
+    s.of_states[t] += ahead + through;
+    ahead += s.of_last[t];
+  }
 }
 
 /// Slope of a step by delta: that of softplus, 0 beyond the limits.
@@ -141,69 +275,97 @@ HWY_INLINE float step_slope(const HeadScanInputs& in, float raw) {
   return step < in.least_step || step > in.most_step ? 0.0F : hn::GetLane(sigmoid(d, x));
 }
 
-/// One row, `carry` being the adjoint of its states by way of those behind it.
-void head_row_back(const HeadCall& call, const HeadScratch& s, float rate, std::int64_t row,
-                   const float* before, HeadSums& sums) {
+/// Leaves a row's gradients: dx and ddelta; db and dc of this head in `partial`.
+void finish_row(const HeadCall& call, const HeadScratch& s, float rate, std::int64_t row,
+                std::int64_t t, HeadSums& sums) {
   const HeadScanBackwardParams& p = call.p;
   const HeadScanInputs& in = p.in;
-  const std::int64_t at = row * in.heads + call.head;
-  const float step = call.of.steps[at];
+  const Floats d;
+  const float step = call.step(row);
+  const float* x = call.x(row);
+  const float* dy = call.dy(row);
+  const float* of_x = s.dx + t * s.width;
+  auto* dx = static_cast<float*>(p.dx) + row * p.dx_stride + call.head * in.width;
+  const float of_step = dot_rows(x, of_x, in.width);
+  sums.d += dot_rows(dy, x, in.width);
+  each_vector(0, in.width, [&](std::int64_t i, auto part) {
+    const FloatVec skip = hn::Mul(hn::Set(d, in.d[call.head]), load(d, dy + i, part));
+    store(hn::MulAdd(hn::Set(d, step), hn::Load(d, of_x + i), skip), d, dx + i, part);
+  });
   float* parts = p.partial + (call.head * in.rows.count() + row) * 2 * in.states;
-  const StepGradient gradient = row_states_back(call, s, row, before, parts, sums);
-  const float of_decay = gradient.of_decay * call.of.decays[at];
+  std::copy_n(s.db + t * s.states, in.states, parts);
+  std::copy_n(s.dc + t * s.states, in.states, parts + in.states);
+  float* ddelta = static_cast<float*>(p.ddelta) + row * in.delta_stride + call.head;
   const float raw = static_cast<const float*>(in.delta)[row * in.delta_stride + call.head] +
                     in.delta_bias[call.head];
-  const float ddelta = (gradient.of_x + rate * of_decay) * step_slope(in, raw);
-  static_cast<float*>(p.ddelta)[row * in.delta_stride + call.head] = ddelta;
-  sums.a_log += step * of_decay;
-  sums.bias += ddelta;
+  *ddelta = (of_step + rate * s.of_states[t]) * step_slope(in, raw);
+  sums.a_log += step * s.of_states[t];
+  sums.bias += *ddelta;
+}
+
+/// One piece, `carry` being the adjoint of the states behind it; leaves that of those before it.
+void head_piece_back(const HeadCall& call, const HeadScratch& s, float rate,
+                     const HeadPieceRows& piece, HeadSums& sums) {
+  const HeadScanInputs& in = call.p.in;
+  const float decay = load_inputs(call, s, piece.begin, piece.rows);
+  load_gradients(call, s, piece);
+  multiply_rows(call, s, piece);
+  piece_gradients(call, s, piece);
+  add_decayed(call, s, piece, decay);
+  for (std::int64_t t = piece.rows - 1; t >= 0; --t) {
+    finish_row(call, s, rate, piece.begin + t, t, sums);
+  }
+  if (piece.first) {
+    return;
+  }
+  if (!piece.last) {
+    scale_all(decay, in.width * s.states, s.carry);
+  }
+  product({s.dy_first, 1, s.width}, {s.c, s.states}, {s.carry, s.states, !piece.last},
+          {in.width, piece.rows, s.states});
+  pack_across(Floats(), s.carry, s.states, in.states, in.width, s.carry_t, s.width);
 }
 
 /// Rows [begin, end) of a document, one chunk at most.
-void head_chunk_back(const HeadCall& call, const HeadScratch& s, float rate, std::int64_t begin,
-                     std::int64_t end, bool first, HeadSums& sums) {
+void head_chunk_back(const HeadCall& call, const HeadScratch& s, float rate,
+                     const DocumentRange& document, std::int64_t begin, HeadSums& sums) {
   const HeadScanInputs& in = call.p.in;
+  const std::int64_t end = std::min(begin + kHeadChunk, document.end());
+  const std::int64_t size = in.width * s.states;
+  const bool first = begin == document.first;
   const float* kept =
       call.p.kept + begin / kHeadChunk * in.state_size() + call.head * in.width * in.states;
   load_head(first ? nullptr : kept, in.width, in.states, s.begins);
   const std::int64_t pieces = divide_up(end - begin, kHeadPiece);
   for (std::int64_t piece = 0; piece + 1 < pieces; ++piece) {
-    const std::int64_t from = begin + piece * kHeadPiece;
-    std::copy_n(s.begins + piece * s.size, s.size, s.rows);
-    for (std::int64_t row = from; row < from + kHeadPiece; ++row) {
-      walk_row(call, row, s.rows, s.rows);
-    }
-    std::copy_n(s.rows, s.size, s.begins + (piece + 1) * s.size);
+    walk_piece(call, s, begin + piece * kHeadPiece, s.begins + piece * size,
+               s.begins + (piece + 1) * size);
   }
   for (std::int64_t piece = pieces - 1; piece >= 0; --piece) {
     const std::int64_t from = begin + piece * kHeadPiece;
-    const std::int64_t to = std::min(from + kHeadPiece, end);
-    std::copy_n(s.begins + piece * s.size, s.size, s.rows);
-    for (std::int64_t row = from; row < to; ++row) {
-      walk_row(call, row, s.rows + (row - from) * s.size, s.rows + (row - from + 1) * s.size);
-    }
-    for (std::int64_t row = to - 1; row >= from; --row) {
-      head_row_back(call, s, rate, row, s.rows + (row - from) * s.size, sums);
-    }
+    head_piece_back(call, s, rate,
+                    {.begin = from,
+                     .rows = std::min(kHeadPiece, end - from),
+                     .before = s.begins + piece * size,
+                     .first = from == document.first,
+                     .last = from + kHeadPiece >= document.end()},
+                    sums);
   }
 }
 
 /// One head through all documents, so that its sums have one order.
-void head_back(const HeadScanBackwardParams& p, const float* steps, const float* decays,
+void head_back(const HeadScanBackwardParams& p, const HeadSteps& of, const float* products,
                const std::vector<DocumentRange>& documents, std::int64_t head) {
   static thread_local Scratch scratch;
-  const HeadScratch s(scratch, p.in.width * padded_states(p.in.states));
-  const HeadCall call{p, {steps, decays}, head};
+  const HeadScratch s(scratch, p.in);
+  const HeadCall call{p, of, products, head};
   const Floats d;
   const float rate = -hn::GetLane(exp_of(d, hn::Set(d, p.in.a_log[head])));
   HeadSums total;
   for (const DocumentRange& document : documents) {
     HeadSums sums;
-    std::fill_n(s.carry, s.size, 0.0F);
     for (std::int64_t chunk = divide_up(document.length, kHeadChunk) - 1; chunk >= 0; --chunk) {
-      const std::int64_t begin = document.first + chunk * kHeadChunk;
-      head_chunk_back(call, s, rate, begin, std::min(begin + kHeadChunk, document.end()),
-                      chunk == 0, sums);
+      head_chunk_back(call, s, rate, document, document.first + chunk * kHeadChunk, sums);
     }
     total += sums;
   }
@@ -225,23 +387,46 @@ HWY_AFTER_NAMESPACE();
 namespace train::kernels::cpu {
 
 HWY_EXPORT(head_back);
+HWY_EXPORT(multiply_pairs);
 
 namespace {
+
+/// <c[i], b[j]> of each two rows of a piece, for all heads of a group: [rows, groups, kHeadPiece].
+const float* products_of_pairs(const HeadScanInputs& in,
+                               const std::vector<DocumentRange>& documents, int threads,
+                               Scratch& scratch) {
+  auto* products = scratch.get<float>(in.rows.count() * in.groups * kHeadPiece);
+  std::vector<DocumentRange> pieces;
+  for (const DocumentRange& document : documents) {
+    for (std::int64_t first = document.first; first < document.end(); first += kHeadPiece) {
+      pieces.push_back({.first = first, .length = std::min(kHeadPiece, document.end() - first)});
+    }
+  }
+  const auto one = HWY_DYNAMIC_DISPATCH(multiply_pairs);
+  parallel_for(threads, std::ssize(pieces) * in.groups, [&](std::int64_t item, int) {
+    const DocumentRange& piece = pieces[static_cast<std::size_t>(item / in.groups)];
+    const std::int64_t group = item % in.groups;
+    one(in, piece.first, piece.length, group,
+        products + (piece.first * in.groups + group) * kHeadPiece, in.groups * kHeadPiece);
+  });
+  return products;
+}
 
 /// db and dc of a row: sums over the heads of each group, in order.
 void add_heads(const HeadScanBackwardParams& p, std::int64_t row) {
   const std::int64_t states = p.in.states;
   const std::int64_t heads = p.in.heads / p.in.groups;
-  auto* db = static_cast<float*>(p.db) + row * p.dx_stride;
-  auto* dc = static_cast<float*>(p.dc) + row * p.dx_stride;
   for (std::int64_t group = 0; group < p.in.groups; ++group) {
-    for (std::int64_t n = 0; n < 2 * states; ++n) {
-      float sum = 0.0F;
-      for (std::int64_t head = group * heads; head < (group + 1) * heads; ++head) {
-        sum += p.partial[(head * p.in.rows.count() + row) * 2 * states + n];
+    float sums[2 * kMostHeadStates] = {};
+    for (std::int64_t head = group * heads; head < (group + 1) * heads; ++head) {
+      const float* of_head = p.partial + (head * p.in.rows.count() + row) * 2 * states;
+      for (std::int64_t n = 0; n < 2 * states; ++n) {
+        sums[n] += of_head[n];
       }
-      (n < states ? db[group * states + n] : dc[group * states + n - states]) = sum;
     }
+    const std::int64_t place = row * p.dx_stride + group * states;
+    std::copy_n(sums, states, static_cast<float*>(p.db) + place);
+    std::copy_n(sums + states, states, static_cast<float*>(p.dc) + place);
   }
 }
 
@@ -249,11 +434,13 @@ void add_heads(const HeadScanBackwardParams& p, std::int64_t row) {
 
 void head_scan_backward(const HeadScanBackwardParams& p, int threads) {
   static thread_local Scratch scratch;
+  static thread_local Scratch scratch_of_products;
   const std::vector<DocumentRange> documents = document_ranges(p.in.rows);
   const HeadSteps of = head_steps(p.in, threads, scratch);
+  const float* products = products_of_pairs(p.in, documents, threads, scratch_of_products);
   const auto one = HWY_DYNAMIC_DISPATCH(head_back);
   parallel_for(threads, p.in.heads,
-               [&](std::int64_t head, int) { one(p, of.steps, of.decays, documents, head); });
+               [&](std::int64_t head, int) { one(p, of, products, documents, head); });
   each_row(threads, p.in.rows.count(), 2 * p.in.states * p.in.heads,
            [&](std::int64_t row) { add_heads(p, row); });
 }
