@@ -60,6 +60,7 @@ struct Floats16 {
   static constexpr int vectors = static_cast<int>(count / lanes);  // Two on AVX2, one on AVX-512.
   static_assert(vectors == 1 || vectors == 2);
 
+  HWY_INLINE Floats16() : Floats16(0.0F) {}
   explicit HWY_INLINE Floats16(float value) {
     for (FloatVec& v : parts) {
       v = hn::Set(Floats(), value);
@@ -111,6 +112,29 @@ HWY_INLINE float folded(const Floats16& x, const Op& op) {
 
 HWY_INLINE float sum_of(const Floats16& x) {
   return folded(x, [](auto upper, auto lower) { return hn::Add(upper, lower); });
+}
+/// Sums of four, each as sum_of() has it.
+HWY_INLINE hn::Vec<hn::FixedTag<float, 4>> sums_of_four(const Floats16 (&x)[4]) {
+  const hn::FixedTag<float, 4> four;
+  hn::Vec<hn::FixedTag<float, 4>> of_four[4];
+  for (int i = 0; i < 4; ++i) {
+#if HWY_CAP_GE512
+    const hn::FixedTag<float, 8> eight;
+    const auto of_eight =
+        hn::Add(hn::UpperHalf(eight, x[i].parts[0]), hn::LowerHalf(eight, x[i].parts[0]));
+#else
+    const auto of_eight = hn::Add(x[i].parts[1], x[i].parts[0]);
+#endif
+    of_four[i] = hn::Add(hn::UpperHalf(four, of_eight), hn::LowerHalf(four, of_eight));
+  }
+  const auto pairs = [&](int i) HWY_ATTR {
+    return hn::Add(hn::InterleaveUpper(four, of_four[i], of_four[i + 1]),
+                   hn::InterleaveLower(four, of_four[i], of_four[i + 1]));
+  };
+  const auto lower = pairs(0);
+  const auto upper = pairs(2);
+  return hn::Add(hn::ConcatLowerLower(four, upper, lower),
+                 hn::ConcatUpperUpper(four, upper, lower));
 }
 /// If one of two is NaN the lower one is taken: max_of() may lose a NaN, equally on all processors.
 HWY_INLINE float max_of(const Floats16& x) {

@@ -9,6 +9,8 @@
 
 #include <hwy/highway.h>
 
+#include <algorithm>
+
 #include "kernels/simd-inl.hpp"
 #include "kernels/state_space/head_scan.hpp"
 #include "kernels/state_space/scan-inl.hpp"
@@ -43,17 +45,18 @@ HWY_INLINE void head_steps_of_row(const HeadScanInputs& in, std::int64_t row, fl
 /// A row's b or c of a group, and zeros behind it.
 HWY_INLINE void load_states(const void* matrix, std::int64_t place, std::int64_t states,
                             float* padded) {
-  const auto* from = static_cast<const float*>(matrix) + place;
-  const std::int64_t whole = padded_states(states);
-  for (std::int64_t n = 0; n < whole; ++n) {
-    padded[n] = n < states ? from[n] : 0.0F;
-  }
+  std::copy_n(static_cast<const float*>(matrix) + place, states, padded);
+  std::fill_n(padded + states, padded_states(states) - states, 0.0F);
 }
 
-/// S = decay S + x b of one channel.
-HWY_INLINE FloatVec next_state(Floats d, FloatVec decay, FloatVec x, const float* b,
-                               const float* before) {
-  return hn::MulAdd(decay, hn::Load(d, before), hn::Mul(x, hn::Load(d, b)));
+/// The same in its place where there is nothing behind it to be zero, else in `padded`.
+HWY_INLINE const float* whole_states(const void* matrix, std::int64_t place, std::int64_t states,
+                                     float* padded) {
+  if (states == padded_states(states)) {
+    return static_cast<const float*>(matrix) + place;
+  }
+  load_states(matrix, place, states, padded);
+  return padded;
 }
 
 /// States of a head between memory, [width, states], and scratch, whose
@@ -61,19 +64,19 @@ HWY_INLINE FloatVec next_state(Floats d, FloatVec decay, FloatVec x, const float
 HWY_INLINE void load_head(const float* memory, std::int64_t width, std::int64_t states,
                           float* scratch) {
   const std::int64_t whole = padded_states(states);
+  if (memory == nullptr) {
+    std::fill_n(scratch, width * whole, 0.0F);
+    return;
+  }
   for (std::int64_t p = 0; p < width; ++p) {
-    for (std::int64_t n = 0; n < whole; ++n) {
-      scratch[p * whole + n] = n < states && memory != nullptr ? memory[p * states + n] : 0.0F;
-    }
+    load_states(memory, p * states, states, scratch + p * whole);
   }
 }
 HWY_INLINE void store_head(const float* scratch, std::int64_t width, std::int64_t states,
                            float* memory) {
   const std::int64_t whole = padded_states(states);
   for (std::int64_t p = 0; p < width; ++p) {
-    for (std::int64_t n = 0; n < states; ++n) {
-      memory[p * states + n] = scratch[p * whole + n];
-    }
+    std::copy_n(scratch + p * whole, states, memory + p * states);
   }
 }
 
