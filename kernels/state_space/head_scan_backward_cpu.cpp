@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -19,24 +20,12 @@
 HWY_BEFORE_NAMESPACE();
 namespace train::kernels::cpu::HWY_NAMESPACE {
 
-/// Sums of one head over rows.
-struct HeadSums {
-  float a_log = 0.0F, d = 0.0F, bias = 0.0F;
-
-  void operator+=(const HeadSums& other) {
-    a_log += other.a_log;
-    d += other.d;
-    bias += other.bias;
-  }
-};
-
 /// Scratch of one head. `states` and `width` are padded to whole Floats16; a state is
 /// [channels, states].
 struct HeadScratch {
   static constexpr std::int64_t pieces = kHeadChunk / kHeadPiece;
   std::int64_t states, width;
   float* begins;               ///< [pieces, a state]: those before each piece.
-  float *carry, *carry_t;      ///< The adjoint of the states behind a piece; [states, width].
   float *b, *c, *db, *dc;      ///< [rows, states].
   float *x, *x_last;           ///< [rows, width]: D x; the same decayed up to the piece's end.
   float *dy, *dy_first;        ///< [rows, width]; and decayed up to the piece's begin.
@@ -49,12 +38,10 @@ struct HeadScratch {
       : states(padded_states(in.states)), width(padded_states(in.width)) {
     constexpr std::int64_t rows = kHeadPiece;
     const std::int64_t state = width * states;
-    float* next = scratch.get<float>((pieces + 2) * state + rows * (4 * states + 7 * width) +
+    float* next = scratch.get<float>(pieces * state + rows * (4 * states + 7 * width) +
                                      rows * (4 * rows + 2));
     const auto take = [&](std::int64_t count) { return std::exchange(next, next + count); };
     begins = take(pieces * state);
-    carry = take(state);
-    carry_t = take(state);
     for (float** array : {&b, &c, &db, &dc}) {
       *array = take(rows * states);
     }
@@ -69,13 +56,12 @@ struct HeadScratch {
   }
 };
 
-/// One head of a call. `products`: <c[i], b[j]> of the rows of each piece, [rows, groups,
-/// kHeadPiece].
+/// One head of a call.
 struct HeadCall {
   const HeadScanBackwardParams& p;
-  HeadSteps of;
-  const float* products;
+  const HeadBackward& of;
   std::int64_t head;
+  HeadWalk& walk;
 
   [[nodiscard]] std::int64_t group() const { return head / (p.in.heads / p.in.groups); }
   [[nodiscard]] std::int64_t place(std::int64_t row) const {
@@ -87,8 +73,15 @@ struct HeadCall {
   [[nodiscard]] const float* dy(std::int64_t row) const {
     return static_cast<const float*>(p.dy) + row * p.y_stride + head * p.in.width;
   }
-  [[nodiscard]] float step(std::int64_t row) const { return of.steps[row * p.in.heads + head]; }
-  [[nodiscard]] float decay(std::int64_t row) const { return of.decays[row * p.in.heads + head]; }
+  [[nodiscard]] float* dx(std::int64_t row) const {
+    return static_cast<float*>(p.dx) + row * p.dx_stride + head * p.in.width;
+  }
+  [[nodiscard]] float step(std::int64_t row) const {
+    return of.steps.steps[row * p.in.heads + head];
+  }
+  [[nodiscard]] float decay(std::int64_t row) const {
+    return of.steps.decays[row * p.in.heads + head];
+  }
 };
 
 /// Rows of one head: at most kHeadPiece of a document.
@@ -176,6 +169,11 @@ void load_gradients(const HeadCall& call, const HeadScratch& s, const HeadPieceR
     scale_row(s.dy + t * s.width, s.width, decay, s.dy_first + t * s.width);
     scale_all(call.decay(row), kHeadPiece, row_decays);
     row_decays[t] = 1.0F;
+    if (const std::int64_t next = row - kHeadPiece; next >= 0) {
+      fetch_row(call.x(next), in.width);
+      fetch_row(call.dy(next), in.width);
+      fetch_row<true>(call.dx(next), in.width);
+    }
     std::copy_n(row_decays, kHeadPiece, s.decays + t * kHeadPiece);
   }
   pack_across(d, s.x, s.width, s.width, piece.rows, s.x_t, kHeadPiece);
@@ -189,7 +187,7 @@ void multiply_rows(const HeadCall& call, const HeadScratch& s, const HeadPieceRo
           {piece.rows, in.width, kHeadPiece});
   for (std::int64_t i = 0; i < piece.rows; ++i) {
     const float* products =
-        call.products + ((piece.begin + i) * in.groups + call.group()) * kHeadPiece;
+        call.of.products + ((piece.begin + i) * in.groups + call.group()) * kHeadPiece;
     for (std::int64_t j = 0; j < kHeadPiece; j += Floats16::lanes) {
       const std::int64_t at = i * kHeadPiece + j;
       const auto behind =
@@ -223,9 +221,9 @@ void piece_gradients(const HeadCall& call, const HeadScratch& s, const HeadPiece
   if (piece.last) {
     std::fill_n(s.of_last, piece.rows, 0.0F);
   } else {
-    product({s.b, s.states, 1}, {s.carry_t, s.width}, {s.dx_last, s.width},
+    product({s.b, s.states, 1}, {call.walk.carry_t, s.width}, {s.dx_last, s.width},
             {piece.rows, in.states, s.width});
-    product({s.x_last, s.width, 1}, {s.carry, s.states}, {s.db, s.states},
+    product({s.x_last, s.width, 1}, {call.walk.carry, s.states}, {s.db, s.states},
             {piece.rows, in.width, s.states});
     for (std::int64_t t = 0; t < piece.rows; ++t) {
       const float* to_last = s.decays + (piece.rows - 1) * kHeadPiece;
@@ -244,7 +242,7 @@ void add_decayed(const HeadCall& call, const HeadScratch& s, const HeadPieceRows
   const Floats d;
   const std::int64_t size = call.p.in.width * s.states;
   const float through =
-      piece.first || piece.last ? 0.0F : decay * dot_rows(piece.before, s.carry, size);
+      piece.first || piece.last ? 0.0F : decay * dot_rows(piece.before, call.walk.carry, size);
   alignas(64) float below[kHeadPiece] = {};  // Sums over the rows from t on.
   float behind = 0.0F;
   for (std::int64_t t = piece.rows - 1; t >= 0; --t) {
@@ -275,24 +273,24 @@ HWY_INLINE float step_slope(const HeadScanInputs& in, float raw) {
   return step < in.least_step || step > in.most_step ? 0.0F : hn::GetLane(sigmoid(d, x));
 }
 
-/// Leaves a row's gradients: dx and ddelta; db and dc of this head in `partial`.
+/// Leaves a row's gradients: dx and ddelta; db and dc of this head in `parts`.
 void finish_row(const HeadCall& call, const HeadScratch& s, float rate, std::int64_t row,
-                std::int64_t t, HeadSums& sums) {
+                std::int64_t t, float* parts) {
   const HeadScanBackwardParams& p = call.p;
   const HeadScanInputs& in = p.in;
   const Floats d;
+  HeadSums& sums = call.walk.of_document;
   const float step = call.step(row);
   const float* x = call.x(row);
   const float* dy = call.dy(row);
   const float* of_x = s.dx + t * s.width;
-  auto* dx = static_cast<float*>(p.dx) + row * p.dx_stride + call.head * in.width;
+  float* dx = call.dx(row);
   const float of_step = dot_rows(x, of_x, in.width);
   sums.d += dot_rows(dy, x, in.width);
   each_vector(0, in.width, [&](std::int64_t i, auto part) {
     const FloatVec skip = hn::Mul(hn::Set(d, in.d[call.head]), load(d, dy + i, part));
     store(hn::MulAdd(hn::Set(d, step), hn::Load(d, of_x + i), skip), d, dx + i, part);
   });
-  float* parts = p.partial + (call.head * in.rows.count() + row) * 2 * in.states;
   std::copy_n(s.db + t * s.states, in.states, parts);
   std::copy_n(s.dc + t * s.states, in.states, parts + in.states);
   float* ddelta = static_cast<float*>(p.ddelta) + row * in.delta_stride + call.head;
@@ -304,8 +302,9 @@ void finish_row(const HeadCall& call, const HeadScratch& s, float rate, std::int
 }
 
 /// One piece, `carry` being the adjoint of the states behind it; leaves that of those before it.
+/// parts: the first row's sums of this head, [rows, 2 states].
 void head_piece_back(const HeadCall& call, const HeadScratch& s, float rate,
-                     const HeadPieceRows& piece, HeadSums& sums) {
+                     const HeadPieceRows& piece, float* parts) {
   const HeadScanInputs& in = call.p.in;
   const float decay = load_inputs(call, s, piece.begin, piece.rows);
   load_gradients(call, s, piece);
@@ -313,34 +312,33 @@ void head_piece_back(const HeadCall& call, const HeadScratch& s, float rate,
   piece_gradients(call, s, piece);
   add_decayed(call, s, piece, decay);
   for (std::int64_t t = piece.rows - 1; t >= 0; --t) {
-    finish_row(call, s, rate, piece.begin + t, t, sums);
+    finish_row(call, s, rate, piece.begin + t, t, parts + t * 2 * in.states);
   }
   if (piece.first) {
     return;
   }
   if (!piece.last) {
-    scale_all(decay, in.width * s.states, s.carry);
+    scale_all(decay, in.width * s.states, call.walk.carry);
   }
-  product({s.dy_first, 1, s.width}, {s.c, s.states}, {s.carry, s.states, !piece.last},
+  product({s.dy_first, 1, s.width}, {s.c, s.states}, {call.walk.carry, s.states, !piece.last},
           {in.width, piece.rows, s.states});
-  pack_across(Floats(), s.carry, s.states, in.states, in.width, s.carry_t, s.width);
+  pack_across(Floats(), call.walk.carry, s.states, in.states, in.width, call.walk.carry_t, s.width);
 }
 
-/// Rows [begin, end) of a document, one chunk at most.
 void head_chunk_back(const HeadCall& call, const HeadScratch& s, float rate,
-                     const DocumentRange& document, std::int64_t begin, HeadSums& sums) {
+                     const HeadChunkRows& chunk) {
   const HeadScanInputs& in = call.p.in;
-  const std::int64_t end = std::min(begin + kHeadChunk, document.end());
+  const auto& [document, begin, end, place] = chunk;
   const std::int64_t size = in.width * s.states;
-  const bool first = begin == document.first;
   const float* kept =
       call.p.kept + begin / kHeadChunk * in.state_size() + call.head * in.width * in.states;
-  load_head(first ? nullptr : kept, in.width, in.states, s.begins);
+  load_head(begin == document.first ? nullptr : kept, in.width, in.states, s.begins);
   const std::int64_t pieces = divide_up(end - begin, kHeadPiece);
   for (std::int64_t piece = 0; piece + 1 < pieces; ++piece) {
     walk_piece(call, s, begin + piece * kHeadPiece, s.begins + piece * size,
                s.begins + (piece + 1) * size);
   }
+  float* parts = call.p.partial + (call.head * call.of.window + place) * 2 * in.states;
   for (std::int64_t piece = pieces - 1; piece >= 0; --piece) {
     const std::int64_t from = begin + piece * kHeadPiece;
     head_piece_back(call, s, rate,
@@ -349,35 +347,37 @@ void head_chunk_back(const HeadCall& call, const HeadScratch& s, float rate,
                      .before = s.begins + piece * size,
                      .first = from == document.first,
                      .last = from + kHeadPiece >= document.end()},
-                    sums);
+                    parts + (from - begin) * 2 * in.states);
   }
 }
 
-/// One head through all documents, so that its sums have one order.
-void head_back(const HeadScanBackwardParams& p, const HeadSteps& of, const float* products,
-               const std::vector<DocumentRange>& documents, std::int64_t head) {
+/// One head through some chunks, in their order, so that its sums have one order.
+void head_back(const HeadScanBackwardParams& p, const HeadBackward& of,
+               std::span<const HeadChunkRows> chunks, std::int64_t head, HeadWalk& walk) {
   static thread_local Scratch scratch;
   const HeadScratch s(scratch, p.in);
-  const HeadCall call{p, of, products, head};
+  const HeadCall call{p, of, head, walk};
   const Floats d;
   const float rate = -hn::GetLane(exp_of(d, hn::Set(d, p.in.a_log[head])));
-  HeadSums total;
-  for (const DocumentRange& document : documents) {
-    HeadSums sums;
-    for (std::int64_t chunk = divide_up(document.length, kHeadChunk) - 1; chunk >= 0; --chunk) {
-      head_chunk_back(call, s, rate, document, document.first + chunk * kHeadChunk, sums);
+  for (const HeadChunkRows& chunk : chunks) {
+    head_chunk_back(call, s, rate, chunk);
+    if (chunk.begin == chunk.document.first) {
+      walk.of_all += std::exchange(walk.of_document, {});
     }
-    total += sums;
   }
   if (p.da_log != nullptr) {
-    p.da_log[head] = rate * total.a_log;
+    p.da_log[head] = rate * walk.of_all.a_log;
   }
   if (p.dd != nullptr) {
-    p.dd[head] = total.d;
+    p.dd[head] = walk.of_all.d;
   }
   if (p.ddelta_bias != nullptr) {
-    p.ddelta_bias[head] = total.bias;
+    p.ddelta_bias[head] = walk.of_all.bias;
   }
+}
+
+std::int64_t head_state_floats(const HeadScanInputs& in) {
+  return padded_states(in.width) * padded_states(in.states);
 }
 
 }  // namespace train::kernels::cpu::HWY_NAMESPACE
@@ -387,62 +387,105 @@ HWY_AFTER_NAMESPACE();
 namespace train::kernels::cpu {
 
 HWY_EXPORT(head_back);
+HWY_EXPORT(head_state_floats);
 HWY_EXPORT(multiply_pairs);
 
 namespace {
 
-/// <c[i], b[j]> of each two rows of a piece, for all heads of a group: [rows, groups, kHeadPiece].
-const float* products_of_pairs(const HeadScanInputs& in,
-                               const std::vector<DocumentRange>& documents, int threads,
-                               Scratch& scratch) {
-  auto* products = scratch.get<float>(in.rows.count() * in.groups * kHeadPiece);
-  std::vector<DocumentRange> pieces;
+using HeadChunks = std::vector<HeadChunkRows>;
+
+/// The chunks of all documents in the order of the walk.
+HeadChunks head_chunks(const std::vector<DocumentRange>& documents) {
+  HeadChunks chunks;
   for (const DocumentRange& document : documents) {
-    for (std::int64_t first = document.first; first < document.end(); first += kHeadPiece) {
-      pieces.push_back({.first = first, .length = std::min(kHeadPiece, document.end() - first)});
+    for (std::int64_t chunk = divide_up(document.length, kHeadChunk) - 1; chunk >= 0; --chunk) {
+      const std::int64_t begin = document.first + chunk * kHeadChunk;
+      chunks.push_back({.document = document,
+                        .begin = begin,
+                        .end = std::min(begin + kHeadChunk, document.end())});
     }
   }
+  return chunks;
+}
+
+/// <c[i], b[j]> of each two rows of a piece, for all heads of a group: [rows, groups, kHeadPiece].
+const float* products_of_pairs(const HeadScanInputs& in, const HeadChunks& chunks, int threads,
+                               Scratch& scratch) {
+  auto* products = scratch.get<float>(in.rows.count() * in.groups * kHeadPiece);
   const auto one = HWY_DYNAMIC_DISPATCH(multiply_pairs);
-  parallel_for(threads, std::ssize(pieces) * in.groups, [&](std::int64_t item, int) {
-    const DocumentRange& piece = pieces[static_cast<std::size_t>(item / in.groups)];
+  parallel_for(threads, std::ssize(chunks) * in.groups, [&](std::int64_t item, int) {
+    const HeadChunkRows& chunk = chunks[static_cast<std::size_t>(item / in.groups)];
     const std::int64_t group = item % in.groups;
-    one(in, piece.first, piece.length, group,
-        products + (piece.first * in.groups + group) * kHeadPiece, in.groups * kHeadPiece);
+    for (std::int64_t begin = chunk.begin; begin < chunk.end; begin += kHeadPiece) {
+      one(in, begin, std::min(kHeadPiece, chunk.end - begin), group,
+          products + (begin * in.groups + group) * kHeadPiece, in.groups * kHeadPiece);
+    }
   });
   return products;
 }
 
-/// db and dc of a row: sums over the heads of each group, in order.
-void add_heads(const HeadScanBackwardParams& p, std::int64_t row) {
+/// db and dc of a row, at `place` of its window: sums over the heads of each group, in order.
+void add_heads(const HeadScanBackwardParams& p, std::int64_t window, std::int64_t row,
+               std::int64_t place) {
   const std::int64_t states = p.in.states;
   const std::int64_t heads = p.in.heads / p.in.groups;
   for (std::int64_t group = 0; group < p.in.groups; ++group) {
     float sums[2 * kMostHeadStates] = {};
     for (std::int64_t head = group * heads; head < (group + 1) * heads; ++head) {
-      const float* of_head = p.partial + (head * p.in.rows.count() + row) * 2 * states;
+      const float* of_head = p.partial + (head * window + place) * 2 * states;
       for (std::int64_t n = 0; n < 2 * states; ++n) {
         sums[n] += of_head[n];
       }
     }
-    const std::int64_t place = row * p.dx_stride + group * states;
-    std::copy_n(sums, states, static_cast<float*>(p.db) + place);
-    std::copy_n(sums + states, states, static_cast<float*>(p.dc) + place);
+    const std::int64_t to = row * p.dx_stride + group * states;
+    std::copy_n(sums, states, static_cast<float*>(p.db) + to);
+    std::copy_n(sums + states, states, static_cast<float*>(p.dc) + to);
   }
+}
+
+/// The chunks from `first` on whose rows one window holds, with their places; at least one.
+std::span<const HeadChunkRows> next_window(HeadChunks& chunks, std::size_t first,
+                                           std::int64_t window) {
+  std::int64_t rows = 0;
+  std::size_t last = first;
+  for (; last < chunks.size(); ++last) {
+    const std::int64_t length = chunks[last].end - chunks[last].begin;
+    if (rows + length > window) {
+      break;
+    }
+    chunks[last].place = std::exchange(rows, rows + length);
+  }
+  return std::span(chunks).subspan(first, last - first);
 }
 
 }  // namespace
 
 void head_scan_backward(const HeadScanBackwardParams& p, int threads) {
-  static thread_local Scratch scratch;
-  static thread_local Scratch scratch_of_products;
-  const std::vector<DocumentRange> documents = document_ranges(p.in.rows);
-  const HeadSteps of = head_steps(p.in, threads, scratch);
-  const float* products = products_of_pairs(p.in, documents, threads, scratch_of_products);
+  static thread_local Scratch scratch_of_steps, scratch_of_products, scratch_of_walks;
+  HeadChunks chunks = head_chunks(document_ranges(p.in.rows));
+  const HeadBackward of{.steps = head_steps(p.in, threads, scratch_of_steps),
+                        .products = products_of_pairs(p.in, chunks, threads, scratch_of_products),
+                        .window = std::min(kHeadChunk, p.in.rows.count())};
+  const std::int64_t state = HWY_DYNAMIC_DISPATCH(head_state_floats)(p.in);
+  auto* carry = scratch_of_walks.get<float>(2 * p.in.heads * state);
+  std::vector<HeadWalk> walks(static_cast<std::size_t>(p.in.heads));
+  for (HeadWalk& walk : walks) {
+    walk.carry = std::exchange(carry, carry + state);
+    walk.carry_t = std::exchange(carry, carry + state);
+  }
   const auto one = HWY_DYNAMIC_DISPATCH(head_back);
-  parallel_for(threads, p.in.heads,
-               [&](std::int64_t head, int) { one(p, of, products, documents, head); });
-  each_row(threads, p.in.rows.count(), 2 * p.in.states * p.in.heads,
-           [&](std::int64_t row) { add_heads(p, row); });
+  std::size_t done = 0;
+  do {  // Once for no rows, whose sums are zero.
+    const auto window = next_window(chunks, done, of.window);
+    parallel_for(threads, p.in.heads, [&](std::int64_t head, int) {
+      one(p, of, window, head, walks[static_cast<std::size_t>(head)]);
+    });
+    for (const HeadChunkRows& chunk : window) {
+      each_row(threads, chunk.end - chunk.begin, 2 * p.in.states * p.in.heads,
+               [&](std::int64_t t) { add_heads(p, of.window, chunk.begin + t, chunk.place + t); });
+    }
+    done += window.size();
+  } while (done < chunks.size());
 }
 
 }  // namespace train::kernels::cpu
