@@ -97,12 +97,18 @@ TEST_CASE("instruction sets: selective scans", "[kernels][instruction_sets][P1]"
 }
 
 TEST_CASE("instruction sets: scans of heads", "[kernels][instruction_sets][P1]") {
-  const Places places = places_of({1, 2, kHeadPiece + 1});
+  const Places places = places_of({1, 2, kHeadPiece + 1, kHeadChunk + kHeadPiece + 5});
   const std::int64_t rows = std::ssize(places);
-  for (const std::int64_t states : {1, 7, 16, 33}) {
+  // Fewer channels than go side by side, some more, and whole vectors.
+  for (const auto& [states, width] : {std::pair<std::int64_t, std::int64_t>(1, 3),
+                                      {7, 3},
+                                      {16, 3},
+                                      {33, 3},
+                                      {20, 7},
+                                      {64, 16},
+                                      {80, 20}}) {
     constexpr std::int64_t heads = 4;
-    constexpr std::int64_t width = 3;
-    constexpr std::int64_t inner = heads * width;
+    const std::int64_t inner = heads * width;
     const std::int64_t stride = inner + 4 * states;
     const auto inputs = [&](Side& side, Source& values) {
       const float* x = side.put(values(rows * stride));
@@ -125,14 +131,14 @@ TEST_CASE("instruction sets: scans of heads", "[kernels][instruction_sets][P1]")
           .most_step = 3.0F};
     };
     const std::int64_t state = inner * states;
-    compare_sets("head_scan_forward", of(states), [&](Side& side, Source& values) {
+    compare_sets("head_scan_forward", of(width * states), [&](Side& side, Source& values) {
       side.kernels.head_scan_forward(side.stream(),
                                      {.in = inputs(side, values),
                                       .y = side.result(values(rows * inner)),
                                       .y_stride = inner,
                                       .kept = side.result(zeros(head_scan_kept(rows, state)))});
     });
-    compare_sets("head_scan_backward", of(states), [&](Side& side, Source& values) {
+    compare_sets("head_scan_backward", of(width * states), [&](Side& side, Source& values) {
       const HeadScanInputs in = inputs(side, values);
       float* dx = side.result(values(rows * stride));
       side.kernels.head_scan_backward(

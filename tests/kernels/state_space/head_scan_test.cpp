@@ -9,8 +9,14 @@ namespace train::kernels::testing::head_scan_test {
 namespace {
 
 /// Lengths below, at and above the pieces and chunks of the backward pass.
-const std::vector<std::int64_t> kHeadLengths = {
-    1, 2, kHeadPiece - 1, kHeadPiece, kHeadPiece + 1, kHeadChunk, kHeadChunk + 1};
+const std::vector<std::int64_t> kHeadLengths = {1,
+                                                2,
+                                                kHeadPiece - 1,
+                                                kHeadPiece,
+                                                kHeadPiece + 1,
+                                                kHeadChunk,
+                                                kHeadChunk + 1,
+                                                2 * kHeadChunk + 3};
 
 std::int64_t rows_of(const std::vector<std::int64_t>& lengths) {
   return std::ssize(places_of(lengths));
@@ -48,6 +54,11 @@ ExactInputs exact_inputs(const HeadCase& s) {
       .bias = exact(s.bias)};
 }
 
+double plain_step(const HeadCase& s, const ExactInputs& in, std::int64_t row, std::int64_t head) {
+  const double raw = in.delta[at(row * s.heads + head)] + in.bias[at(head)];
+  return std::clamp(softplus(raw), static_cast<double>(s.least), static_cast<double>(s.most));
+}
+
 Exact plain_scan(const HeadCase& s, const ExactInputs& in, const Places& places) {
   Exact y(at(s.rows * s.inner()));
   for (std::int64_t head = 0; head < s.heads; ++head) {
@@ -58,9 +69,7 @@ Exact plain_scan(const HeadCase& s, const ExactInputs& in, const Places& places)
         if (places[at(row)] == 0) {
           std::fill(h.begin(), h.end(), 0.0);
         }
-        const double raw = in.delta[at(row * s.heads + head)] + in.bias[at(head)];
-        const double step =
-            std::clamp(softplus(raw), static_cast<double>(s.least), static_cast<double>(s.most));
+        const double step = plain_step(s, in, row, head);
         const double decay = std::exp(-step * std::exp(in.a_log[at(head)]));
         const double x = in.x[at(row * s.inner() + head * s.width + p)];
         double sum = in.d[at(head)] * x;
@@ -74,6 +83,77 @@ Exact plain_scan(const HeadCase& s, const ExactInputs& in, const Places& places)
     }
   }
   return y;
+}
+
+/// The states of a channel behind and before each row, [rows, states], in double.
+struct ExactStates {
+  Exact behind, before;
+};
+
+/// One channel's states, from the document's begin on.
+ExactStates plain_states(const HeadCase& s, const ExactInputs& in, const Places& places,
+                         std::int64_t head, std::int64_t p) {
+  ExactStates result{Exact(at(s.rows * s.states)), Exact(at(s.rows * s.states))};
+  const std::int64_t group = head / (s.heads / s.groups);
+  for (std::int64_t row = 0; row < s.rows; ++row) {
+    const double step = plain_step(s, in, row, head);
+    const double decay = std::exp(-step * std::exp(in.a_log[at(head)]));
+    const double x = in.x[at(row * s.inner() + head * s.width + p)];
+    for (std::int64_t n = 0; n < s.states; ++n) {
+      const std::size_t place = at(row * s.states + n);
+      result.before[place] = places[at(row)] == 0 ? 0.0 : result.behind[place - at(s.states)];
+      result.behind[place] = decay * result.before[place] +
+                             step * x * in.b[at((row * s.groups + group) * s.states + n)];
+    }
+  }
+  return result;
+}
+
+/// Adds one channel's gradients by the recurrence of the adjoint, without limits of steps.
+void add_plain_gradients(const HeadCase& s, const ExactInputs& in, const Places& places,
+                         std::int64_t head, std::int64_t p, ExactInputs& sums) {
+  const ExactStates states = plain_states(s, in, places, head, p);
+  const std::int64_t group = head / (s.heads / s.groups);
+  const double rate = -std::exp(in.a_log[at(head)]);
+  Exact carry(at(s.states), 0.0);
+  for (std::int64_t row = s.rows - 1; row >= 0; --row) {
+    const std::size_t place = at(row * s.inner() + head * s.width + p);
+    const double raw = in.delta[at(row * s.heads + head)] + in.bias[at(head)];
+    const double step = softplus(raw);
+    const double decay = std::exp(step * rate);
+    const double dy = s.dy[place];
+    double of_b = 0.0;
+    double of_decay = 0.0;
+    for (std::int64_t n = 0; n < s.states; ++n) {
+      const std::size_t bc = at((row * s.groups + group) * s.states + n);
+      const std::size_t state = at(row * s.states + n);
+      const double adjoint = in.c[bc] * dy + carry[at(n)];
+      sums.c[bc] += dy * states.behind[state];
+      sums.b[bc] += adjoint * step * in.x[place];
+      of_b += adjoint * in.b[bc];
+      of_decay += adjoint * states.before[state] * decay;
+      carry[at(n)] = places[at(row)] == 0 ? 0.0 : decay * adjoint;
+    }
+    const double dstep = in.x[place] * of_b + rate * of_decay;
+    const double ddelta = dstep / (1.0 + std::exp(-raw));
+    sums.x[place] += step * of_b + in.d[at(head)] * dy;
+    sums.delta[at(row * s.heads + head)] += ddelta;
+    sums.bias[at(head)] += ddelta;
+    sums.a_log[at(head)] += rate * step * of_decay;
+    sums.d[at(head)] += dy * in.x[place];
+  }
+}
+
+ExactInputs plain_gradients(const HeadCase& s, const Places& places) {
+  const ExactInputs in = exact_inputs(s);
+  ExactInputs sums = in;
+  for (Exact* sum : {&sums.x, &sums.b, &sums.c, &sums.delta, &sums.a_log, &sums.d, &sums.bias}) {
+    std::fill(sum->begin(), sum->end(), 0.0);
+  }
+  for (std::int64_t channel = 0; channel < s.inner(); ++channel) {
+    add_plain_gradients(s, in, places, channel / s.width, channel % s.width, sums);
+  }
+  return sums;
 }
 
 /// Rows [first, first + rows) of a case.
@@ -184,6 +264,45 @@ TEST_CASE("head_scan: gradients are those of differences in double", "[kernels][
       expected.insert(expected.end(), gradient.begin(), gradient.end());
     }
     require_near(gradients_of({s, places}).all(), expected, 2e-5, "head_scan_backward");
+  }
+}
+
+// Sums of thousands of terms, by which the largest gradients grow: errors are of them.
+TEST_CASE("head_scan: gradients are those of the recurrence in double", "[kernels][ssm]") {
+  const Places places = places_of(kHeadLengths);
+  const auto compare = [&](const HeadCase& s, const std::string& name) {
+    INFO(name << ", " << s.states << " states of " << s.width << " channels");
+    const ExactInputs expected = plain_gradients(s, places);
+    const Gradients actual = gradients_of({s, places});
+    const auto near = [](const Values& values, const Exact& wanted, const char* what) {
+      double largest = 0.0;
+      double error = 0.0;
+      for (std::size_t i = 0; i < wanted.size(); ++i) {
+        largest = std::max(largest, std::abs(wanted[i]));
+        error = std::max(error, std::abs(values[i] - wanted[i]));
+      }
+      INFO(what << ": error " << error << ", the largest " << largest);
+      CHECK(error <= 1e-5 * largest);
+    };
+    near(actual.x, expected.x, "x");
+    near(actual.b, expected.b, "b");
+    near(actual.c, expected.c, "c");
+    near(actual.delta, expected.delta, "delta");
+    near(actual.a_log, expected.a_log, "a_log");
+    near(actual.d, expected.d, "d");
+    near(actual.bias, expected.bias, "bias");
+  };
+  for (const std::int64_t states : {1, 16, 20, 64}) {
+    for (const std::int64_t width : {1, 5, 16, 20}) {
+      HeadCase s{
+          .rows = std::ssize(places), .heads = 4, .groups = 2, .width = width, .states = states};
+      compare(s, "steps of one size");
+      // A sum of a piece's exponents would lose the small steps behind a large one.
+      for (std::size_t i = 0; i < s.delta.size(); ++i) {
+        s.delta[i] = i % 37 < 4 ? 400.0F : i % 37 < 8 ? 3.0F : -5.0F;
+      }
+      compare(s, "small steps behind large ones");
+    }
   }
 }
 
