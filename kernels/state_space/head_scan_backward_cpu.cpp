@@ -89,7 +89,25 @@ struct HeadPieceRows {
   std::int64_t begin, rows;
   const float* before;  ///< The states before the first.
   bool first, last;     ///< Of the document: no states before it, no adjoint behind it.
+  RightFactor b, c;     ///< [rows, padded states]: of the head's group.
+  float *db, *dc;       ///< As b, of this head.
+  std::int64_t stride;  ///< Of db and dc.
 };
+
+/// b or c of a piece: in its place where nothing behind its states has to be zero, else in
+/// `padded`.
+HWY_INLINE RightFactor states_of_rows(const HeadCall& call, const void* matrix, std::int64_t begin,
+                                      std::int64_t rows, float* padded) {
+  const HeadScanInputs& in = call.p.in;
+  const std::int64_t whole = padded_states(in.states);
+  if (whole == in.states) {
+    return {static_cast<const float*>(matrix) + call.place(begin), in.x_stride};
+  }
+  for (std::int64_t t = 0; t < rows; ++t) {
+    load_states(matrix, call.place(begin + t), in.states, padded + t * whole);
+  }
+  return {padded, whole};
+}
 
 /// factor * row, with zeros behind it.
 HWY_INLINE void scale_row(const float* row, std::int64_t count, float factor, float* scaled) {
@@ -128,7 +146,7 @@ void multiply_pairs(const HeadScanInputs& in, std::int64_t begin, std::int64_t r
           {products, stride}, {rows, in.states, kHeadPiece});
 }
 
-/// D x of the rows, decayed up to the last one, and their b. Returns the decay of all.
+/// D x of the rows, decayed up to the last one. Returns the decay of all.
 float load_inputs(const HeadCall& call, const HeadScratch& s, std::int64_t begin,
                   std::int64_t rows) {
   const HeadScanInputs& in = call.p.in;
@@ -137,7 +155,6 @@ float load_inputs(const HeadCall& call, const HeadScratch& s, std::int64_t begin
     const std::int64_t row = begin + t;
     scale_row(call.x(row), in.width, call.step(row), s.x + t * s.width);
     scale_row(s.x + t * s.width, s.width, decay, s.x_last + t * s.width);
-    load_states(in.b, call.place(row), in.states, s.b + t * s.states);
     decay *= call.decay(row);
   }
   return decay;
@@ -150,8 +167,8 @@ void walk_piece(const HeadCall& call, const HeadScratch& s, std::int64_t begin, 
   const float decay = load_inputs(call, s, begin, kHeadPiece);
   std::copy_n(before, width * s.states, after);
   scale_all(decay, width * s.states, after);
-  product({s.x_last, 1, s.width}, {s.b, s.states}, {after, s.states, true},
-          {width, kHeadPiece, s.states});
+  product({s.x_last, 1, s.width}, states_of_rows(call, call.p.in.b, begin, kHeadPiece, s.b),
+          {after, s.states, true}, {width, kHeadPiece, s.states});
 }
 
 /// What else the rows of a piece need, and the decays between them: products, for no sum of
@@ -164,7 +181,6 @@ void load_gradients(const HeadCall& call, const HeadScratch& s, const HeadPieceR
   for (std::int64_t t = 0; t < piece.rows; ++t) {
     const std::int64_t row = piece.begin + t;
     decay *= call.decay(row);
-    load_states(in.c, call.place(row), in.states, s.c + t * s.states);
     scale_row(call.dy(row), in.width, 1.0F, s.dy + t * s.width);
     scale_row(s.dy + t * s.width, s.width, decay, s.dy_first + t * s.width);
     scale_all(call.decay(row), kHeadPiece, row_decays);
@@ -211,19 +227,20 @@ void piece_gradients(const HeadCall& call, const HeadScratch& s, const HeadPiece
   if (piece.first) {
     std::fill_n(s.of_states, piece.rows, 0.0F);
   } else {
-    product({s.dy_first, s.width, 1}, {piece.before, s.states}, {s.dc, s.states},
+    product({s.dy_first, s.width, 1}, {piece.before, s.states}, {piece.dc, piece.stride},
             {piece.rows, in.width, s.states});
     for (std::int64_t t = 0; t < piece.rows; ++t) {
-      s.of_states[t] = dot_rows(s.c + t * s.states, s.dc + t * s.states, s.states);
+      s.of_states[t] =
+          dot_rows(piece.c.data + t * piece.c.stride, piece.dc + t * piece.stride, s.states);
     }
   }
-  product({s.slopes, kHeadPiece, 1}, {s.b, s.states}, {s.dc, s.states, !piece.first}, up);
+  product({s.slopes, kHeadPiece, 1}, piece.b, {piece.dc, piece.stride, !piece.first}, up);
   if (piece.last) {
     std::fill_n(s.of_last, piece.rows, 0.0F);
   } else {
-    product({s.b, s.states, 1}, {call.walk.carry_t, s.width}, {s.dx_last, s.width},
+    product({piece.b.data, piece.b.stride, 1}, {call.walk.carry_t, s.width}, {s.dx_last, s.width},
             {piece.rows, in.states, s.width});
-    product({s.x_last, s.width, 1}, {call.walk.carry, s.states}, {s.db, s.states},
+    product({s.x_last, s.width, 1}, {call.walk.carry, s.states}, {piece.db, piece.stride},
             {piece.rows, in.width, s.states});
     for (std::int64_t t = 0; t < piece.rows; ++t) {
       const float* to_last = s.decays + (piece.rows - 1) * kHeadPiece;
@@ -232,7 +249,7 @@ void piece_gradients(const HeadCall& call, const HeadScratch& s, const HeadPiece
     }
   }
   product({s.pairs, 1, kHeadPiece}, {s.dy, s.width}, {s.dx, s.width, !piece.last}, wide);
-  product({s.slopes, 1, kHeadPiece}, {s.c, s.states}, {s.db, s.states, !piece.last}, from);
+  product({s.slopes, 1, kHeadPiece}, piece.c, {piece.db, piece.stride, !piece.last}, from);
 }
 
 /// Adds to of_states[t] what else is multiplied by row t's decay: the sum of `both` over i >= t
@@ -273,9 +290,9 @@ HWY_INLINE float step_slope(const HeadScanInputs& in, float raw) {
   return step < in.least_step || step > in.most_step ? 0.0F : hn::GetLane(sigmoid(d, x));
 }
 
-/// Leaves a row's gradients: dx and ddelta; db and dc of this head in `parts`.
+/// Leaves a row's gradients, dx and ddelta.
 void finish_row(const HeadCall& call, const HeadScratch& s, float rate, std::int64_t row,
-                std::int64_t t, float* parts) {
+                std::int64_t t) {
   const HeadScanBackwardParams& p = call.p;
   const HeadScanInputs& in = p.in;
   const Floats d;
@@ -291,8 +308,6 @@ void finish_row(const HeadCall& call, const HeadScratch& s, float rate, std::int
     const FloatVec skip = hn::Mul(hn::Set(d, in.d[call.head]), load(d, dy + i, part));
     store(hn::MulAdd(hn::Set(d, step), hn::Load(d, of_x + i), skip), d, dx + i, part);
   });
-  std::copy_n(s.db + t * s.states, in.states, parts);
-  std::copy_n(s.dc + t * s.states, in.states, parts + in.states);
   float* ddelta = static_cast<float*>(p.ddelta) + row * in.delta_stride + call.head;
   const float raw = static_cast<const float*>(in.delta)[row * in.delta_stride + call.head] +
                     in.delta_bias[call.head];
@@ -302,9 +317,8 @@ void finish_row(const HeadCall& call, const HeadScratch& s, float rate, std::int
 }
 
 /// One piece, `carry` being the adjoint of the states behind it; leaves that of those before it.
-/// parts: the first row's sums of this head, [rows, 2 states].
 void head_piece_back(const HeadCall& call, const HeadScratch& s, float rate,
-                     const HeadPieceRows& piece, float* parts) {
+                     const HeadPieceRows& piece) {
   const HeadScanInputs& in = call.p.in;
   const float decay = load_inputs(call, s, piece.begin, piece.rows);
   load_gradients(call, s, piece);
@@ -312,7 +326,7 @@ void head_piece_back(const HeadCall& call, const HeadScratch& s, float rate,
   piece_gradients(call, s, piece);
   add_decayed(call, s, piece, decay);
   for (std::int64_t t = piece.rows - 1; t >= 0; --t) {
-    finish_row(call, s, rate, piece.begin + t, t, parts + t * 2 * in.states);
+    finish_row(call, s, rate, piece.begin + t, t);
   }
   if (piece.first) {
     return;
@@ -320,9 +334,26 @@ void head_piece_back(const HeadCall& call, const HeadScratch& s, float rate,
   if (!piece.last) {
     scale_all(decay, in.width * s.states, call.walk.carry);
   }
-  product({s.dy_first, 1, s.width}, {s.c, s.states}, {call.walk.carry, s.states, !piece.last},
+  product({s.dy_first, 1, s.width}, piece.c, {call.walk.carry, s.states, !piece.last},
           {in.width, piece.rows, s.states});
   pack_across(Floats(), call.walk.carry, s.states, in.states, in.width, call.walk.carry_t, s.width);
+}
+
+/// As head_piece_back(); db and dc go to `parts`, [rows, 2, states].
+HWY_INLINE void head_piece_back_into(const HeadCall& call, const HeadScratch& s, float rate,
+                                     HeadPieceRows piece, float* parts) {
+  const HeadScanInputs& in = call.p.in;
+  const bool whole = s.states == in.states;
+  piece.b = states_of_rows(call, in.b, piece.begin, piece.rows, s.b);
+  piece.c = states_of_rows(call, in.c, piece.begin, piece.rows, s.c);
+  piece.db = whole ? parts : s.db;
+  piece.dc = whole ? parts + in.states : s.dc;
+  piece.stride = whole ? 2 * in.states : s.states;
+  head_piece_back(call, s, rate, piece);
+  for (std::int64_t t = 0; !whole && t < piece.rows; ++t) {
+    store_head(s.db + t * s.states, 1, in.states, parts + t * 2 * in.states);
+    store_head(s.dc + t * s.states, 1, in.states, parts + t * 2 * in.states + in.states);
+  }
 }
 
 void head_chunk_back(const HeadCall& call, const HeadScratch& s, float rate,
@@ -341,13 +372,18 @@ void head_chunk_back(const HeadCall& call, const HeadScratch& s, float rate,
   float* parts = call.p.partial + (call.head * call.of.window + place) * 2 * in.states;
   for (std::int64_t piece = pieces - 1; piece >= 0; --piece) {
     const std::int64_t from = begin + piece * kHeadPiece;
-    head_piece_back(call, s, rate,
-                    {.begin = from,
-                     .rows = std::min(kHeadPiece, end - from),
-                     .before = s.begins + piece * size,
-                     .first = from == document.first,
-                     .last = from + kHeadPiece >= document.end()},
-                    parts + (from - begin) * 2 * in.states);
+    head_piece_back_into(call, s, rate,
+                         {.begin = from,
+                          .rows = std::min(kHeadPiece, end - from),
+                          .before = s.begins + piece * size,
+                          .first = from == document.first,
+                          .last = from + kHeadPiece >= document.end(),
+                          .b = {},
+                          .c = {},
+                          .db = nullptr,
+                          .dc = nullptr,
+                          .stride = 0},
+                         parts + (from - begin) * 2 * in.states);
   }
 }
 

@@ -55,14 +55,14 @@ HWY_INLINE void product_tile(const LeftFactor& left, const RightFactor& right,
   FloatVec sums[rows][vectors];
   for (int i = 0; i < rows; ++i) {
     for (int v = 0; v < vectors; ++v) {
-      sums[i][v] = out.add ? hn::Load(d, out.data + i * out.stride + v * lanes) : hn::Zero(d);
+      sums[i][v] = out.add ? hn::LoadU(d, out.data + i * out.stride + v * lanes) : hn::Zero(d);
     }
   }
   const float* row = right.data + begin * right.stride;
   for (std::int64_t k = begin; k < end; ++k, row += right.stride) {
     FloatVec of_row[vectors];
     for (int v = 0; v < vectors; ++v) {
-      of_row[v] = hn::Load(d, row + v * lanes);
+      of_row[v] = hn::LoadU(d, row + v * lanes);
     }
     for (int i = 0; i < rows; ++i) {
       const FloatVec factor = hn::Set(d, *left.at(i, k));
@@ -73,7 +73,7 @@ HWY_INLINE void product_tile(const LeftFactor& left, const RightFactor& right,
   }
   for (int i = 0; i < rows; ++i) {
     for (int v = 0; v < vectors; ++v) {
-      hn::Store(sums[i][v], d, out.data + i * out.stride + v * lanes);
+      hn::StoreU(sums[i][v], d, out.data + i * out.stride + v * lanes);
     }
   }
 }
@@ -100,7 +100,7 @@ HWY_INLINE void product_columns(const LeftFactor& left, const RightFactor& right
 }
 
 /// out[i, n] = sum over k of left[i, k] right[k, n]: one chain of fused multiply-adds in order,
-/// however the tiles lie. All memory begins at a vector.
+/// however the tiles lie.
 HWY_INLINE void product(const LeftFactor& left, const RightFactor& right, const ProductOutput& out,
                         const ProductSize& size) {
   constexpr std::int64_t lanes = Floats16::lanes;
