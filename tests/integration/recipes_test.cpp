@@ -97,7 +97,9 @@ TEST_CASE("recipes: those that come with the program are listed", "[integration]
   const RunSite site;
   const Ended list = site.call({"recipe", "list"});
   CHECK(list.exit_code == 0);
-  CHECK(has(list.out, "experts"));
+  for (const char* const name : {"experts", "pretrain_bytes"}) {
+    CHECK(has(list.out, name));
+  }
 }
 
 TEST_CASE("recipes: the model of experts yields what is written down, without AVX-512 too",
@@ -114,4 +116,13 @@ TEST_CASE("recipes: the model of experts yields what is written down, without AV
   INFO(narrow.err << narrow.out);
   CHECK(has(narrow.err, "without_avx512 role=head"));
   CHECK(verdict_of(narrow) == "experts: equal at 1 of 1 steps");
+}
+
+TEST_CASE("recipes: the model of bytes yields what is written down, on three ranks",
+          "[integration][.full][recipes][P1]") {
+  const RunSite site;
+  const Ended ended =
+      site.call(check_words("pretrain_bytes", joined({"--steps", "100"}, on_three_ranks())));
+  INFO(ended.err << ended.out);
+  CHECK(verdict_of(ended) == "pretrain_bytes: equal at 1 of 1 steps");
 }
