@@ -10,6 +10,7 @@
 #include <atomic>
 #include <cerrno>
 #include <csignal>
+#include <cstdint>
 #include <cstdlib>
 #include <new>
 #include <string_view>
@@ -163,9 +164,33 @@ void end_in_initializers() {
   std::abort();
 }
 
+/// Ends a process whose library's initializer has written to what it asked for and did not get, as
+/// that of CUDA's runtime does. Any other fault happens again, with its usual end.
+void end_at_null(int /*signal*/, siginfo_t* info, void* /*context*/) {
+  constexpr std::uintptr_t kFirstPages = 1 << 16;
+  if (reinterpret_cast<std::uintptr_t>(info->si_addr) < kFirstPages) {
+    say_out_of_memory();
+    std::_Exit(kExitFailure);
+  }
+  std::signal(SIGSEGV, SIG_DFL);
+}
+
 [[gnu::section(".preinit_array"), gnu::used]] void (*const kBeforeLibraries)() = [] {
   std::set_terminate(end_in_initializers);
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+  struct sigaction faults = {};
+  faults.sa_sigaction = end_at_null;
+  faults.sa_flags = SA_SIGINFO;
+  ::sigaction(SIGSEGV, &faults, nullptr);
+#endif
 };
+
+/// Leaves faults to their usual end: from here on they are not a lack of memory.
+void leave_faults() {
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+  std::signal(SIGSEGV, SIG_DFL);
+#endif
+}
 
 /// Limits the time that an end takes: nothing is unwound, so this thread may hold the lock of the
 /// log, or of the memory, already.
@@ -215,6 +240,7 @@ std::string exception_text(const std::exception_ptr& error) {
 }
 
 void report_uncaught(std::string who, UncaughtEnd end) {
+  leave_faults();
   reported() = {.who = std::move(who), .end = end};
   std::set_new_handler(note_and_throw);
   std::set_terminate(end_with_a_line);

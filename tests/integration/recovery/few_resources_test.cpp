@@ -136,6 +136,21 @@ TEST_CASE("few resources: memory that runs out before main() is a line and an ex
   }
 }
 
+// There the program has what is compiled for devices, and the initializers of its runtime.
+TEST_CASE("few resources: whichever call of the first initializers fails, a run ends with a line",
+          "[.full][integration][few_resources]") {
+  const RunSite site;
+  int ended_early = 0;
+  for (int first = 1; first <= 40; ++first) {
+    const Ended ended = scarce_run(site, fmt::format("memory {} 1 0", first));
+    INFO("call " << first << ": " << ended.err);
+    CHECK(ended.signal == 0);
+    check_end(ended);
+    ended_early += ended.exit_code;
+  }
+  CHECK(ended_early > 20);
+}
+
 TEST_CASE("few resources: wherever memory runs out in a run, it ends with its line",
           "[integration][few_resources][soak][P2][P3]") {
   const RunSite site;
