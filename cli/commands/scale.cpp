@@ -7,7 +7,7 @@ namespace train::cli {
 namespace {
 
 constexpr std::int64_t kMostHeads = 1024;
-constexpr std::int64_t kMostTokens = std::int64_t{1} << 31;
+constexpr std::int64_t kLargestSize = std::int64_t{1} << 31;
 
 Status show_scaling(const ScaleOptions& options) {
   const auto text = TRAIN_TRY(describe_scaling(options));
@@ -50,8 +50,8 @@ std::string mistake_in(const ScaleOptions& options) {
   }
   for (const auto& [name, value] : {std::pair("--batch", options.batch),
                                     std::pair("--sequence-length", options.sequence_length)}) {
-    if (value < 1 || value > kMostTokens) {
-      return fmt::format("{} must be 1 .. {}, not {}", name, kMostTokens, value);
+    if (value < 1 || value > kLargestSize) {
+      return fmt::format("{} must be 1 .. {}, not {}", name, kLargestSize, value);
     }
   }
   if (options.params != "total" && options.params != "non_embedding") {
