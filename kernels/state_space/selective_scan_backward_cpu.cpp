@@ -84,7 +84,7 @@ HWY_INLINE void rows_before(const SelectiveScanBackwardParams& p, const ScanPiec
 /// Walks `count` states through the rows again, from the first at `n`, as the forward pass did.
 template <std::int64_t count, class Exp>
 HWY_INLINE void walk_again(const ScanInputs& in, const ScanPiece& piece, ScanScratch s,
-                           const FloatVec* before, std::int64_t i, std::int64_t n, Exp exp) {
+                           const FloatVec* before, std::int64_t i, std::int64_t n, Exp power) {
   constexpr std::int64_t lanes = ScanScratch::lanes;
   const Floats d;
   FloatVec rate[count];
@@ -101,7 +101,7 @@ HWY_INLINE void walk_again(const ScanInputs& in, const ScanPiece& piece, ScanScr
     const FloatVec step_u = hn::Load(d, s.rows.steps_u + ScanRows::place(i, t));
     FloatVec sum = hn::Load(d, s.rows.sums + ScanRows::place(i, t));
     for (std::int64_t k = 0; k < count; ++k) {
-      const FloatVec decay = exp(d, hn::Mul(step, rate[k]));
+      const FloatVec decay = power(d, hn::Mul(step, rate[k]));
       state[k] = hn::MulAdd(decay, state[k], hn::Mul(step_u, hn::Set(d, b[k])));
       sum = hn::MulAdd(hn::Set(d, c[k]), state[k], sum);
       hn::Store(decay, d, s.decays + (t * count + k) * lanes);

@@ -21,7 +21,7 @@ namespace train::kernels::cpu::HWY_NAMESPACE {
 /// in its register. h: [states, kScanChannels].
 template <std::int64_t count, class Exp>
 HWY_INLINE void scan_states(const ScanInputs& in, const ScanPiece& piece, const ScanRows& rows,
-                            float* h, std::int64_t i, std::int64_t n, Exp exp) {
+                            float* h, std::int64_t i, std::int64_t n, Exp power) {
   const Floats d;
   const std::int64_t first = n * kScanChannels + i;
   FloatVec rate[count];
@@ -37,7 +37,7 @@ HWY_INLINE void scan_states(const ScanInputs& in, const ScanPiece& piece, const 
     const FloatVec step_u = hn::Load(d, rows.steps_u + ScanRows::place(i, t));
     FloatVec sum = hn::Load(d, rows.sums + ScanRows::place(i, t));
     for (std::int64_t k = 0; k < count; ++k) {
-      const FloatVec decay = exp(d, hn::Mul(step, rate[k]));
+      const FloatVec decay = power(d, hn::Mul(step, rate[k]));
       state[k] = hn::MulAdd(decay, state[k], hn::Mul(step_u, hn::Set(d, b[k])));
       sum = hn::MulAdd(hn::Set(d, c[k]), state[k], sum);
     }
