@@ -17,6 +17,20 @@ constexpr std::int64_t kInner = 1536;
 
 Floats room(std::int64_t count) { return Floats(static_cast<std::size_t>(count)); }
 
+/// States of a channel of Mamba: a scan's time is told in as many calls of exp.
+constexpr std::int64_t kScanStates = 16;
+
+/// As many calls of exp as Mamba's states, divided among the threads as the scan is.
+Work exps_of_states(const CpuKernelBench& bench, std::int64_t count) {
+  return [of_thread = count * kScanStates / bench.threads()](Stream& stream) {
+    stream.enqueue([of_thread] {
+      if (!(exps_from_cache(of_thread) > 0.0)) {
+        std::abort();
+      }
+    });
+  };
+}
+
 void bench_conv(CpuKernelBench& bench, std::int64_t rows) {
   constexpr std::int64_t taps = 4;
   const Floats x = values(rows * kInner);
@@ -52,7 +66,7 @@ void bench_conv(CpuKernelBench& bench, std::int64_t rows) {
 }
 
 void bench_selective_scan(CpuKernelBench& bench, std::int64_t rows) {
-  constexpr std::int64_t states = 16;
+  constexpr std::int64_t states = kScanStates;
   const std::int64_t count = rows * kInner;
   const Floats u = values(count);
   const Floats delta = values(count);
@@ -104,14 +118,7 @@ void bench_selective_scan(CpuKernelBench& bench, std::int64_t rows) {
   };
   bench.row("selective_scan forward  " + shape, flop, 0, forward);
   bench.row("selective_scan backward " + shape, 2 * flop, 0, backward);
-  // As many calls of exp as there are states, divided among the threads as the scan is.
-  const Work exps = [&](Stream& stream) {
-    stream.enqueue([of_thread = count * states / bench.threads()] {
-      if (!(exps_from_cache(of_thread) > 0.0)) {
-        std::abort();
-      }
-    });
-  };
+  const Work exps = exps_of_states(bench, count);
   bench.compare("selective_scan forward / exps from L1, " + shape, 2.5, {exps, forward});
   bench.compare("  and backward", 7.0, {exps, [&](Stream& stream) {
                                           forward(stream);
@@ -147,11 +154,11 @@ void bench_head_scan(CpuKernelBench& bench, std::int64_t rows) {
                                    .delta_stride = heads};
   const double flop = 5.0 * static_cast<double>(rows * kInner * states);
   const std::string shape = fmt::format("{} x {} x {}", rows, kInner, states);
-  bench.row("head_scan forward  " + shape, flop, 0, [&](Stream& stream) {
+  const Work forward = [&](Stream& stream) {
     bench.kernels().head_scan_forward(
         stream, {.in = in, .y = y.data(), .y_stride = kInner, .kept = kept.data()});
-  });
-  bench.row("head_scan backward " + shape, 2 * flop, 0, [&](Stream& stream) {
+  };
+  const Work backward = [&](Stream& stream) {
     bench.kernels().head_scan_backward(stream, {.in = in,
                                                 .kept = kept.data(),
                                                 .dy = y.data(),
@@ -162,7 +169,15 @@ void bench_head_scan(CpuKernelBench& bench, std::int64_t rows) {
                                                 .dx_stride = stride,
                                                 .ddelta = ddelta.data(),
                                                 .partial = partial.data()});
-  });
+  };
+  bench.row("head_scan forward  " + shape, flop, 0, forward);
+  bench.row("head_scan backward " + shape, 2 * flop, 0, backward);
+  const Work exps = exps_of_states(bench, rows * kInner);
+  bench.compare("head_scan forward / exps of 16 states from L1, " + shape, 2.5, {exps, forward});
+  bench.compare("  and backward", 7.0, {exps, [&](Stream& stream) {
+                                          forward(stream);
+                                          backward(stream);
+                                        }});
 }
 
 }  // namespace
