@@ -19,6 +19,9 @@ namespace train::kernels {
 /// is neither scaled nor capped, and lse includes it (Xiao et al. 2023, GPT-OSS). The backward pass
 /// of q, k and v then needs nothing else; attention_sinks_backward gives the sinks' own gradient.
 ///
+/// Prefix: with a window the first `prefix` keys of a document stay visible to all its queries
+/// (Hymba's learned tokens). Without a window it changes nothing.
+///
 /// Documents: `positions`, if given, holds each token's place in its document as [sequences,
 /// seq_len] (0, 1, ... from each document's first token on), and a query sees only keys of its own
 /// document. On the CPU all blocks begin at a document's start, so a document's results have the
@@ -32,10 +35,11 @@ struct AttentionForwardParams {
   const std::int32_t* positions = nullptr;  ///< Position in document; nullptr: one document per
                                             ///< sequence.
   std::int64_t sequences = 0, seq_len = 0, heads = 0, head_dim = 0;
-  std::int64_t value_dim = 0;    ///< Head size of v and out; 0: head_dim.
-  std::int64_t kv_heads = 0;     ///< Divides heads; 0: equal to heads.
-  std::int64_t window = 0;       ///< Number of keys a query sees, its own included; 0: all.
-  float softcap = 0.0F;          ///< c in c tanh(scale q k^T / c), before the softmax; 0: none.
+  std::int64_t value_dim = 0;  ///< Head size of v and out; 0: head_dim.
+  std::int64_t kv_heads = 0;   ///< Divides heads; 0: equal to heads.
+  std::int64_t window = 0;     ///< Number of keys a query sees, its own included; 0: all.
+  std::int64_t prefix = 0;     ///< REQUIRES, unless 0: no softcap; on CUDA fp32.
+  float softcap = 0.0F;        ///< c in c tanh(scale q k^T / c), before the softmax; 0: none.
   RowLayout q_layout, k_layout, v_layout, out_layout;
   float scale = 1.0F;  ///< Not negative.
   DType dtype = DType::f32;
@@ -62,6 +66,7 @@ struct AttentionBackwardParams {
   std::int64_t value_dim = 0;
   std::int64_t kv_heads = 0;
   std::int64_t window = 0;
+  std::int64_t prefix = 0;
   float softcap = 0.0F;
   RowLayout q_layout, k_layout, v_layout, out_layout, dout_layout, dq_layout, dk_layout, dv_layout;
   float scale = 1.0F;  ///< Not negative.

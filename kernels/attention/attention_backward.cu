@@ -70,7 +70,8 @@ __device__ void softmax_backward(Scores<dim>& scores, Scores<dim>& gradients,
 #pragma unroll
     for (int j = 0; j < T::own_rows; ++j) {
       const int key = first_key + thread_column() + kTileSide * j;
-      const bool seen = key <= query && key >= first_keys.row[i] && query < sight.seq_len;
+      const bool seen = key <= query && key >= first_keys.row[i] && query < sight.seq_len &&
+                        !sight.hides(key, query, first_keys.row[i]);
       float score = scores[i][j] * p.scale;
       float slope = 1.0F;
       if (p.softcap != 0.0F) {

@@ -73,14 +73,16 @@ HWY_INLINE void backward_keys(const AttentionBackwardParams& p, const AttentionS
   bf16 ? score_pairs(s, t, block, keys) : score_products(s, t, block, keys);
   for (std::int64_t row = 0; row < block.rows; ++row) {
     const std::int64_t query = block.first + row;
-    const std::int64_t seen = first_key(query, p.window) - block.begin - from;
-    const std::int64_t unseen = query + 1 - block.begin - from;
-    softmax_backward_row({.scores = t.scores + row * s.padded_len + from,
+    const std::int64_t first = block.begin + from;
+    const std::int64_t seen = first_key(query, read_window(p.window, p.prefix)) - first;
+    const std::int64_t unseen = query + 1 - first;
+    const ScoreRow scores{.scores = t.scores + row * s.padded_len + from,
                           .begin = std::clamp<std::int64_t>(seen, 0, keys.padded),
                           .end = std::clamp<std::int64_t>(unseen, 0, keys.padded),
-                          .padded = keys.padded},
-                         t.dscores + row * s.padded_len + from, head.lse[query], head.delta[query],
-                         p.softcap, bf16 ? p.scale : 1.0F);
+                          .padded = keys.padded};
+    hide_scores(hidden_keys(query, p.window, p.prefix), first, scores);
+    softmax_backward_row(scores, t.dscores + row * s.padded_len + from, head.lse[query],
+                         head.delta[query], p.softcap, bf16 ? p.scale : 1.0F);
   }
   bf16 ? key_pairs(s, t, block, keys) : key_products(s, t, block, keys);
 }
@@ -187,7 +189,7 @@ void attention_backward_keys(const AttentionBackwardParams& p, const AttentionHe
                              std::int64_t length, float* memory, const BlockPart& part,
                              Operands operands) {
   const AttentionSizes s = attention_sizes(length, p.head_dim, p.values());
-  const QueryBlock block = query_block_at(s, part.first, p.window);
+  const QueryBlock block = query_block_at(s, part.first, read_window(p.window, p.prefix));
   const std::int64_t size = divide_up(block.keys, AttentionSizes::vector * part.parts);
   const std::int64_t from = part.part * size * AttentionSizes::vector;
   const std::int64_t to = std::min(block.keys, from + size * AttentionSizes::vector);
@@ -201,7 +203,7 @@ void attention_backward_queries(const AttentionBackwardParams& p, const Attentio
                                 std::int64_t length, float* memory, const BlockPart& part,
                                 Operands operands) {
   const AttentionSizes s = attention_sizes(length, p.head_dim, p.values());
-  const QueryBlock block = query_block_at(s, part.first, p.window);
+  const QueryBlock block = query_block_at(s, part.first, read_window(p.window, p.prefix));
   const std::int64_t size = divide_up(block.rows, part.parts);
   const std::int64_t from = std::min(block.rows, part.part * size);
   const std::int64_t to = std::min(block.rows, from + size);

@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "kernels/attention/attention_scratch.hpp"
 #include "kernels/simd-inl.hpp"
 #include "kernels/transpose-inl.hpp"
 
@@ -196,6 +197,13 @@ HWY_INLINE void each_seen(const ScoreRow& row, const Body& body) {
 HWY_INLINE void clear_unseen(const ScoreRow& row, float* values) {
   std::fill(values, values + row.begin, 0.0F);
   std::fill(values + row.end, values + row.padded, 0.0F);
+}
+
+/// Gives scores of hidden keys, in a row that begins with key `first`, the exponential 0.
+HWY_INLINE void hide_scores(const HiddenKeys& hidden, std::int64_t first, const ScoreRow& row) {
+  const std::int64_t begin = std::clamp(hidden.begin - first, row.begin, row.end);
+  const std::int64_t end = std::clamp(hidden.end - first, begin, row.end);
+  std::fill(row.scores + begin, row.scores + end, -std::numeric_limits<float>::infinity());
 }
 
 /// Turns visible scores into exp(capped(scale * score) - largest), masked ones into zeros. Returns

@@ -17,6 +17,7 @@ struct CachedQuery {
   const T* values;
   std::int64_t first, count;  ///< Position of the first key, and number of keys.
   std::int64_t capacity;
+  std::int64_t hidden, seen;  ///< Keys [hidden, seen) do not count.
 
   __device__ CachedQuery(const AttentionCachedParams& p, std::int64_t row, std::int64_t head)
       : capacity(p.cache.capacity) {
@@ -25,8 +26,11 @@ struct CachedQuery {
     const std::int64_t kv = p.texts[row] * cache.kv_heads + head / (p.heads / cache.kv_heads);
     keys = static_cast<const T*>(cache.keys) + kv * cache.head_dim * capacity;
     values = static_cast<const T*>(cache.values) + kv * capacity * cache.value_dim;
-    first = p.window == 0 ? 0 : max(position + 1 - p.window, std::int64_t{0});
+    const std::int64_t window = p.window == 0 ? 0 : max(position + 1 - p.window, std::int64_t{0});
+    first = p.prefix == 0 ? window : 0;
     count = position + 1 - first;
+    hidden = p.prefix;
+    seen = p.prefix == 0 ? 0 : window;
   }
   [[nodiscard]] __device__ std::int64_t slot(std::int64_t i) const {
     return (first + i) % capacity;
@@ -34,6 +38,9 @@ struct CachedQuery {
   /// Score of the i-th key with the query `q`, scaled and capped.
   [[nodiscard]] __device__ float score(const AttentionCachedParams& p, const float* q,
                                        std::int64_t i) const {
+    if (i >= hidden && i < seen) {
+      return -INFINITY;
+    }
     const T* key = keys + slot(i);
     float score = 0.0F;
     for (int d = 0; d < p.cache.head_dim; ++d) {

@@ -41,8 +41,8 @@ struct KeyValueAppendParams {
 
 /// Attention of single rows over the cache, which includes their own keys and values: row r is the
 /// query at positions[r] of text texts[r] and sees positions 0 to its own, or the last `window` of
-/// them. On the CPU bitwise equal to attention_forward for that query. REQUIRES: capacity holds all
-/// keys that a query sees.
+/// them and the first `prefix`. On the CPU bitwise equal to attention_forward for that query.
+/// REQUIRES: capacity holds all keys that a query sees.
 struct AttentionCachedParams {
   const void* q = nullptr;
   void* out = nullptr;
@@ -51,6 +51,7 @@ struct AttentionCachedParams {
   std::int64_t rows = 0, heads = 0;
   const float* sinks = nullptr;  ///< As in AttentionForwardParams, like window, softcap and scale.
   std::int64_t window = 0;
+  std::int64_t prefix = 0;  ///< Likewise.
   float softcap = 0.0F;
   RowLayout q_layout, out_layout;
   KeyValueCache cache;

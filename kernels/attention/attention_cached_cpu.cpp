@@ -35,7 +35,7 @@ struct VisibleKeys {
 };
 
 inline VisibleKeys visible_keys(const AttentionCachedParams& p, std::int64_t row) {
-  const std::int64_t first = first_key(p.positions[row], p.window);
+  const std::int64_t first = first_key(p.positions[row], read_window(p.window, p.prefix));
   const std::int64_t count = p.positions[row] + 1 - first;
   const std::int64_t slot = first % p.cache.capacity;
   const std::int64_t before_end = std::min(count, p.cache.capacity - slot);
@@ -59,12 +59,14 @@ struct CachedScratch {
 HWY_INLINE void exponentiate_heads(const AttentionCachedParams& p, const CachedScratch& t,
                                    const CachedHeads& of, std::int64_t begin, std::int64_t count) {
   for (std::int64_t head = 0; head < of.heads; ++head) {
+    const ScoreRow scores{.scores = t.scores + head * t.score_row,
+                          .begin = begin,
+                          .end = begin + count,
+                          .padded = t.score_row};
+    // With a prefix scores begin with the text's first key.
+    hide_scores(hidden_keys(p.positions[of.row], p.window, p.prefix), 0, scores);
     float largest = 0.0F;
-    const float sum = exponentiate_scores({.scores = t.scores + head * t.score_row,
-                                           .begin = begin,
-                                           .end = begin + count,
-                                           .padded = t.score_row},
-                                          p.scale, p.softcap, &largest);
+    const float sum = exponentiate_scores(scores, p.scale, p.softcap, &largest);
     const float* sink = p.sinks == nullptr ? nullptr : p.sinks + of.first_head + head;
     t.factors[head] = divided_by_sum(largest, sum, sink).factor;
   }
@@ -151,7 +153,7 @@ void attend_cached(const AttentionCachedParams& p, const CachedHeads& of, float*
       .keys = static_cast<const float*>(cache.keys) + kv * cache.head_dim * cache.capacity,
       .values = static_cast<const float*>(cache.values) + kv * cache.capacity * cache.value_dim};
   if (operands == Operands::bf16) {
-    const bool odd = first_key(p.positions[of.row], p.window) % 2 != 0;
+    const bool odd = first_key(p.positions[of.row], read_window(p.window, p.prefix)) % 2 != 0;
     attend_pairs(p, in, visible, of, odd, t);
   } else {
     attend_floats(p, in, visible, of, t);

@@ -8,6 +8,12 @@ namespace train::kernels {
 namespace {
 
 template <class Params>
+void require_prefix(const char* kernel, const Params& params) {
+  TRAIN_CHECK(params.prefix >= 0 && (params.prefix == 0 || params.softcap == 0.0F),
+              "{}: prefix={} softcap={}", kernel, params.prefix, params.softcap);
+}
+
+template <class Params>
 void require_heads(const char* kernel, const Params& params) {
   TRAIN_CHECK(params.seq_len >= 1 && params.heads >= 1 && params.head_dim >= 1,
               "{}: seq_len={} heads={} head_dim={}", kernel, params.seq_len, params.heads,
@@ -18,6 +24,7 @@ void require_heads(const char* kernel, const Params& params) {
   TRAIN_CHECK(params.window >= 0 && params.softcap >= 0.0F && params.value_dim >= 0,
               "{}: window={} softcap={} value_dim={}", kernel, params.window, params.softcap,
               params.value_dim);
+  require_prefix(kernel, params);
 }
 
 void require_cache(const char* kernel, const KeyValueCache& cache) {
@@ -68,6 +75,7 @@ void check_params(const AttentionCachedParams& params) {
   TRAIN_CHECK(params.scale >= 0.0F && params.window >= 0 && params.softcap >= 0.0F,
               "attention_cached: scale={} window={} softcap={}", params.scale, params.window,
               params.softcap);
+  require_prefix("attention_cached", params);
   require_pointers("attention_cached", params.rows, params.q, params.out, params.texts,
                    params.positions);
 }

@@ -48,7 +48,8 @@ __device__ void mask_scores(Scores<dim>& scores, const AttentionForwardParams& p
 #pragma unroll
     for (int j = 0; j < T::own_rows; ++j) {
       const int key = tile + thread_column() + kTileSide * j;
-      const bool seen = key <= query && key >= first_keys.row[i];
+      const bool seen =
+          key <= query && key >= first_keys.row[i] && !sight.hides(key, query, first_keys.row[i]);
       float score = scores[i][j] * p.scale;
       if (p.softcap != 0.0F) {
         score = p.softcap * tanhf(score / p.softcap);

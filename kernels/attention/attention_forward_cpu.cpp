@@ -115,16 +115,18 @@ HWY_INLINE void block_sums(const AttentionSizes& s, const AttentionForwardScratc
 HWY_INLINE void forward_block(const AttentionForwardParams& p, const AttentionSizes& s,
                               const AttentionForwardScratch& scratch, const ForwardHead& of,
                               std::int64_t first, Operands operands) {
-  const QueryBlock block = query_block_at(s, first, p.window);
+  const std::int64_t window = read_window(p.window, p.prefix);
+  const QueryBlock block = query_block_at(s, first, window);
   block_scores(p, s, scratch, of.q + first * p.q_layout.outer_stride, block, operands);
   float factors[AttentionSizes::query_block];
   for (std::int64_t row = 0; row < block.rows; ++row) {
+    const ScoreRow scores{.scores = scratch.scores + row * s.padded_len,
+                          .begin = first_key(first + row, window) - block.begin,
+                          .end = first + row + 1 - block.begin,
+                          .padded = padded_keys(block.keys)};
+    hide_scores(hidden_keys(first + row, p.window, p.prefix), block.begin, scores);
     float largest = 0.0F;
-    const float sum = exponentiate_scores({.scores = scratch.scores + row * s.padded_len,
-                                           .begin = first_key(first + row, p.window) - block.begin,
-                                           .end = first + row + 1 - block.begin,
-                                           .padded = padded_keys(block.keys)},
-                                          p.scale, p.softcap, &largest);
+    const float sum = exponentiate_scores(scores, p.scale, p.softcap, &largest);
     const RowSoftmax softmax = divided_by_sum(largest, sum, of.sink);
     factors[row] = softmax.factor;
     of.lse[first + row] = static_cast<float>(static_cast<double>(softmax.largest) +

@@ -80,6 +80,21 @@ struct AttentionForwardScratch {
   return window == 0 || row < window ? 0 : row + 1 - window;
 }
 
+/// The window by which keys are read: with a prefix all are, and those between it and the row's
+/// window are hidden.
+[[nodiscard]] constexpr std::int64_t read_window(std::int64_t window, std::int64_t prefix) {
+  return prefix == 0 ? window : 0;
+}
+
+/// Keys [begin, end) that query `row` does not see between the prefix and its window.
+struct HiddenKeys {
+  std::int64_t begin, end;
+};
+[[nodiscard]] constexpr HiddenKeys hidden_keys(std::int64_t row, std::int64_t window,
+                                               std::int64_t prefix) {
+  return {prefix, prefix == 0 ? 0 : std::max(prefix, first_key(row, window))};
+}
+
 /// First key that the block of query rows from `row` on reads, rounded down to a whole vector.
 [[nodiscard]] constexpr std::int64_t first_key_of_block(std::int64_t row, std::int64_t window) {
   return first_key(row, window) / AttentionSizes::vector * AttentionSizes::vector;

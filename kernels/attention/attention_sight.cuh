@@ -5,30 +5,41 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "base/check.hpp"
+#include "kernels/dtype.hpp"
 #include "kernels/launch.cuh"
 
 namespace train::kernels::cuda {
 
 /// Visibility of keys to the queries of one sequence: query `row` sees keys first_key(row) to
-/// `row`. first_key() is monotonic, so the keys seen by a tile of queries, and the queries that see
-/// a tile of keys, are one run of rows.
+/// `row`, besides hides(), which a prefix alone makes. first_key() is monotonic, so the keys seen
+/// by a tile of queries, and the queries that see a tile of keys, are one run of rows.
 struct Sight {
   const std::int32_t* positions;  ///< Positions of this sequence's tokens in their documents, or
                                   ///< nullptr.
-  int window;                     ///< Window size; 0: all keys.
+  int window;                     ///< Window size; 0: all keys, or hides() tells.
   int seq_len;
+  int prefix, hiding;  ///< Keys before a window of `hiding` that stay visible; 0: none.
 
   template <class Params>
   __device__ Sight(const Params& p, int sequence)
       : positions(p.positions == nullptr ? nullptr : p.positions + sequence * p.seq_len),
-        window(static_cast<int>(p.window)),
-        seq_len(static_cast<int>(p.seq_len)) {}
+        window(p.prefix == 0 ? static_cast<int>(p.window) : 0),
+        seq_len(static_cast<int>(p.seq_len)),
+        prefix(static_cast<int>(p.prefix)),
+        hiding(static_cast<int>(p.window)) {}
 
   /// Rows past the sequence count as the last one.
   [[nodiscard]] __device__ int first_key(int row) const {
     row = min(row, seq_len - 1);
     const int of_document = positions == nullptr ? 0 : max(row - positions[row], 0);
     return window == 0 ? of_document : max(of_document, row + 1 - window);
+  }
+
+  /// True if the key lies between the prefix, of a document that begins at `first`, and the
+  /// query's window.
+  [[nodiscard]] __device__ bool hides(int key, int query, int first) const {
+    return prefix != 0 && hiding != 0 && key >= first + prefix && key + hiding <= query;
   }
 
   /// One past the last query that sees `key`, which must be inside the sequence. To be called by
@@ -75,6 +86,8 @@ Params resolved(const Params& params) {
   p.kv_heads = p.kv_heads == 0 ? p.heads : p.kv_heads;
   p.value_dim = p.values();
   p.window = p.window >= p.seq_len ? 0 : p.window;
+  p.prefix = p.window == 0 ? 0 : p.prefix;
+  TRAIN_CHECK(p.prefix == 0 || p.dtype == DType::f32, "attention with a prefix is fp32 on CUDA");
   return p;
 }
 

@@ -18,6 +18,7 @@ struct Case {
   std::int64_t window = 0;
   float softcap = 0.0F;
   bool with_sinks = false;
+  std::int64_t prefix = 0;
   const KernelTable* kernels = &cpu_backend();
 
   [[nodiscard]] RowLayout query() const { return {heads * head_dim + 3, head_dim}; }
@@ -28,7 +29,8 @@ struct Case {
     return kernels->kernel_set() + ", " + std::to_string(length) + " tokens, " +
            std::to_string(heads) + " heads of " + std::to_string(head_dim) + ", " +
            std::to_string(kv_heads) + " of keys, " + std::to_string(capacity) + " slots, window " +
-           std::to_string(window) + (with_sinks ? ", sinks" : "");
+           std::to_string(window) + (with_sinks ? ", sinks" : "") + " and " +
+           std::to_string(prefix);
   }
   [[nodiscard]] Values sinks() const { return random_values(with_sinks ? heads : 0, 77, 3.0F); }
 };
@@ -86,6 +88,7 @@ void forward(const Case& t, Text& text) {
                                           .value_dim = t.value_dim,
                                           .kv_heads = t.kv_heads,
                                           .window = t.window,
+                                          .prefix = t.prefix,
                                           .softcap = t.softcap,
                                           .q_layout = t.query(),
                                           .k_layout = t.key(),
@@ -141,6 +144,7 @@ Values step(const Case& t, const std::vector<Text>& all, std::int64_t time, Cach
                                              .heads = t.heads,
                                              .sinks = pointer_to(sinks),
                                              .window = t.window,
+                                             .prefix = t.prefix,
                                              .softcap = t.softcap,
                                              .q_layout = t.query(),
                                              .out_layout = t.out(),
@@ -165,7 +169,9 @@ TEST_CASE("attention_cached: row by row, in any batch, the bits of the forward p
                   {70, 3, 3, 40, 16, 80, 20},
                   {60, 2, 2, 24, 12, 60, 0, 2.0F},
                   {90, 4, 2, 16, 16, 96, 0, 0.0F, true},
-                  {80, 4, 1, 12, 20, 33, 17, 2.0F, true}};
+                  {80, 4, 1, 12, 20, 33, 17, 2.0F, true},
+                  {90, 4, 2, 8, 12, 96, 17, 0.0F, false, 3},
+                  {70, 2, 1, 16, 16, 80, 1, 0.0F, false, 20}};
   const KernelTable* const kernels = GENERATE(from_range(cpu_kernel_sets()));
   for (Case& t : cases) {
     t.kernels = kernels;

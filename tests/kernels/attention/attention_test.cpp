@@ -15,6 +15,7 @@ struct Case {
   std::int64_t kv_heads = 0;  ///< 0: as many.
   std::int64_t window = 0;
   float softcap = 0.0F;
+  std::int64_t prefix = 0;
   const KernelTable* kernels = nullptr;  ///< nullptr: cpu_backend().
 
   [[nodiscard]] const KernelTable& table() const {
@@ -27,9 +28,8 @@ struct Case {
   [[nodiscard]] std::int64_t column(std::int64_t part) const {
     return part == 0 ? 0 : width() + (part - 1) * kv_width();
   }
-  /// The first key that query `row` sees.
-  [[nodiscard]] std::int64_t first_key(std::int64_t row) const {
-    return window == 0 ? 0 : std::max<std::int64_t>(0, row + 1 - window);
+  [[nodiscard]] bool sees(std::int64_t row, std::int64_t key) const {
+    return key <= row && (window == 0 || key > row - window || key < prefix);
   }
   [[nodiscard]] std::int64_t tokens() const { return sequences * seq_len; }
   [[nodiscard]] std::int64_t width() const { return heads * head_dim; }
@@ -45,7 +45,8 @@ struct Case {
     return table().kernel_set() + ", attention of " + std::to_string(sequences) + " x " +
            std::to_string(seq_len) + ", " + std::to_string(heads) + " x " +
            std::to_string(head_dim) + ", " + std::to_string(keys()) + " of keys, window " +
-           std::to_string(window) + ", cap " + std::to_string(softcap);
+           std::to_string(window) + " and " + std::to_string(prefix) + ", cap " +
+           std::to_string(softcap);
   }
 };
 
@@ -75,6 +76,7 @@ Results compute(const Case& t, int threads) {
                                              .head_dim = t.head_dim,
                                              .kv_heads = t.kv_heads,
                                              .window = t.window,
+                                             .prefix = t.prefix,
                                              .softcap = t.softcap,
                                              .q_layout = t.fused(),
                                              .k_layout = t.fused(),
@@ -97,6 +99,7 @@ Results compute(const Case& t, int threads) {
                                               .head_dim = t.head_dim,
                                               .kv_heads = t.kv_heads,
                                               .window = t.window,
+                                              .prefix = t.prefix,
                                               .softcap = t.softcap,
                                               .q_layout = t.fused(),
                                               .k_layout = t.fused(),
@@ -152,7 +155,10 @@ class Reference {
                                     std::int64_t i, double& lse) const {
     Exact p(at(i + 1));
     double largest = -1e300;
-    for (std::int64_t j = t_.first_key(i); j <= i; ++j) {
+    for (std::int64_t j = 0; j <= i; ++j) {
+      if (!t_.sees(i, j)) {
+        continue;
+      }
       for (std::int64_t c = 0; c < t_.head_dim; ++c) {
         p[at(j)] += scale_ * qkv[index(0, b * t_.seq_len + i, h, c)] *
                     qkv[index(1, b * t_.seq_len + j, h, c)];
@@ -161,8 +167,8 @@ class Reference {
       largest = std::max(largest, p[at(j)]);
     }
     double sum = 0.0;
-    for (std::int64_t j = t_.first_key(i); j <= i; ++j) {
-      p[at(j)] = std::exp(p[at(j)] - largest);
+    for (std::int64_t j = 0; j <= i; ++j) {
+      p[at(j)] = t_.sees(i, j) ? std::exp(p[at(j)] - largest) : 0.0;
       sum += p[at(j)];
     }
     for (double& value : p) {
@@ -189,7 +195,7 @@ class Reference {
       }
       delta += p[at(j)] * dp[at(j)];
     }
-    for (std::int64_t j = t_.first_key(i); j <= i; ++j) {
+    for (std::int64_t j = 0; j <= i; ++j) {
       const std::int64_t key = b * t_.seq_len + j;
       const double ds = p[at(j)] * (dp[at(j)] - delta) * scale_ * cap_slope(qkv, query, key, h);
       for (std::int64_t c = 0; c < t_.head_dim; ++c) {
@@ -236,7 +242,11 @@ constexpr Case cases[] = {{1, 1, 1, 1},
                           {1, 90, 2, 16, 0, 0, 2.5F},
                           {2, 140, 6, 24, 3, 33, 4.0F},
                           {1, 50, 2, 8, 2, 1000, 50.0F},
-                          {1, 210, 9, 16, 3, 70, 3.0F}};
+                          {1, 210, 9, 16, 3, 70, 3.0F},
+                          {1, 150, 2, 16, 0, 40, 0.0F, 3},
+                          {2, 200, 4, 8, 2, 1, 0.0F, 64},
+                          {1, 230, 3, 12, 1, 66, 0.0F, 130},
+                          {1, 20, 2, 8, 0, 5, 0.0F, 70}};
 
 TEST_CASE("attention: forward and backward agree with a double reference", "[kernels][attention]") {
   for (const Case& t : cases) {
@@ -251,7 +261,8 @@ TEST_CASE("attention: forward and backward agree with a double reference", "[ker
 }
 
 TEST_CASE("attention: the reference's gradients are finite differences", "[kernels][attention]") {
-  const Case t = GENERATE(Case{2, 5, 2, 3}, Case{2, 5, 4, 3, 2, 3, 1.5F});
+  const Case t =
+      GENERATE(Case{2, 5, 2, 3}, Case{2, 5, 4, 3, 2, 3, 1.5F}, Case{1, 6, 4, 3, 2, 2, 0.0F, 1});
   const Reference reference(t);
   const Values dout = t.dout();
   const Exact expected = finite_differences(exact(t.qkv()), [&](const Exact& qkv) {

@@ -10,10 +10,11 @@ struct CachedCase {
   std::int64_t window = 0;
   float softcap = 0.0F;
   bool sinks = false;
+  std::int64_t prefix = 0;
 
   [[nodiscard]] std::string name() const {
-    return fmt::format("{}/{} of {}/{}, {} slots, window {}{}{}", heads, kv_heads, head_dim,
-                       value_dim, capacity, window, softcap > 0.0F ? " capped" : "",
+    return fmt::format("{}/{} of {}/{}, {} slots, window {} and {}{}{}", heads, kv_heads, head_dim,
+                       value_dim, capacity, window, prefix, softcap > 0.0F ? " capped" : "",
                        sinks ? " sinks" : "");
   }
   [[nodiscard]] RowLayout query() const { return {heads * head_dim + 3, head_dim}; }
@@ -76,6 +77,7 @@ void attend(Side& side, const CachedCase& c, const KeyValueCache& cache, const C
        .heads = c.heads,
        .sinks = c.sinks ? side.put(random_values(c.heads, 9, 3.0F)) : nullptr,
        .window = c.window,
+       .prefix = c.prefix,
        .softcap = c.softcap,
        .q_layout = c.query(),
        .out_layout = c.out(),
@@ -90,9 +92,10 @@ TEST_CASE("cuda twins: attention with a cache", "[kernels][cuda][.gpu]") {
         CachedCase{3, 1, 24, 40, 300}, CachedCase{2, 1, 256, 256, 64, 40},
         CachedCase{4, 2, 12, 20, 33, 17, 3.0F}, CachedCase{2, 1, 7, 5, 600, 0, 2.0F},
         CachedCase{1, 1, 8, 8, 40, 1}, CachedCase{2, 2, 192, 128, 270, 0, 0.0F, true},
-        CachedCase{4, 2, 12, 20, 33, 17, 3.0F, true}}) {
+        CachedCase{4, 2, 12, 20, 33, 17, 3.0F, true},
+        CachedCase{5, 1, 64, 128, 400, 20, 0.0F, false, 128}}) {
     // Texts of three lengths, then a row of each; a window's ring has been filled more than once.
-    const std::int64_t longest = c.window > 0 ? 3 * c.capacity : c.capacity - 1;
+    const std::int64_t longest = c.window > 0 && c.prefix == 0 ? 3 * c.capacity : c.capacity - 1;
     CachedRows first;
     CachedRows last;
     for (std::int64_t text = 0; text < texts; ++text) {

@@ -16,12 +16,14 @@ struct SightCase {
   std::vector<std::int64_t> documents = {};  ///< Lengths; the last one again, to a sequence's end.
   std::int64_t gap = 0;                      ///< Elements between the rows of tokens.
   bool sinks = false;
+  std::int64_t prefix = 0;
 
   [[nodiscard]] std::string name() const {
-    return fmt::format("{}x{}, {}/{} of {}/{}{}{}{}{}{}", sequences, seq_len, heads, kv_heads,
+    return fmt::format("{}x{}, {}/{} of {}/{}{}{}{}{}{}{}", sequences, seq_len, heads, kv_heads,
                        head_dim, values(), window > 0 ? fmt::format(" window {}", window) : "",
                        softcap > 0.0F ? " capped" : "", documents.empty() ? "" : " documents",
-                       gap > 0 ? " gap" : "", sinks ? " sinks" : "");
+                       gap > 0 ? " gap" : "", sinks ? " sinks" : "",
+                       prefix > 0 ? fmt::format(" prefix {}", prefix) : "");
   }
   [[nodiscard]] std::int64_t values() const { return value_dim == 0 ? head_dim : value_dim; }
   [[nodiscard]] std::int64_t tokens() const { return sequences * seq_len; }
@@ -100,6 +102,7 @@ void run_forward(Side& side, const SightCase& c, const Tensors& t) {
                                                  .value_dim = c.value_dim,
                                                  .kv_heads = c.kv_heads,
                                                  .window = c.window,
+                                                 .prefix = c.prefix,
                                                  .softcap = c.softcap,
                                                  .q_layout = c.query(),
                                                  .k_layout = c.key(),
@@ -129,6 +132,7 @@ void run_backward(Side& side, const SightCase& c, const Tensors& t) {
                                                   .value_dim = c.value_dim,
                                                   .kv_heads = c.kv_heads,
                                                   .window = c.window,
+                                                  .prefix = c.prefix,
                                                   .softcap = c.softcap,
                                                   .q_layout = c.query(),
                                                   .k_layout = c.key(),
@@ -193,6 +197,22 @@ TEST_CASE("cuda twins: attention with a window", "[kernels][cuda][.gpu]") {
   }
   compare({.seq_len = 200, .heads = 2, .kv_heads = 1, .head_dim = 128, .window = 70}, true, true);
   compare({.seq_len = 135, .heads = 2, .kv_heads = 1, .head_dim = 256, .window = 40}, true, true);
+}
+
+TEST_CASE("cuda twins: attention with a window and a prefix", "[kernels][cuda][.gpu]") {
+  for (const std::int64_t prefix : {1, 63, 64, 130, 300}) {
+    compare({.seq_len = 200, .head_dim = 64, .window = 20, .prefix = prefix}, true, false);
+  }
+  compare({.seq_len = 200,
+           .heads = 5,
+           .kv_heads = 1,
+           .head_dim = 64,
+           .value_dim = 128,
+           .window = 65,
+           .prefix = 128},
+          true, false);
+  compare({.seq_len = 200, .head_dim = 16, .window = 9, .documents = {90, 3}, .prefix = 4}, true,
+          false);
 }
 
 TEST_CASE("cuda twins: attention with capped scores", "[kernels][cuda][.gpu]") {

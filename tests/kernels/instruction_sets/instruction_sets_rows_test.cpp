@@ -136,7 +136,7 @@ TEST_CASE("instruction sets: rotary positions", "[kernels][instruction_sets][P1]
 }
 
 struct AttentionShape {
-  std::int64_t seq_len = 0, head_dim = 0, window = 0;
+  std::int64_t seq_len = 0, head_dim = 0, window = 0, prefix = 0;
   float softcap = 0.0F;
   bool documents = false;
   static constexpr std::int64_t heads = 2;
@@ -170,6 +170,7 @@ void attention_forward_of(const AttentionShape& s, Side& side, Source& values) {
                                                  .head_dim = s.head_dim,
                                                  .kv_heads = 1,
                                                  .window = s.window,
+                                                 .prefix = s.prefix,
                                                  .softcap = s.softcap,
                                                  .q_layout = s.layout(2),
                                                  .k_layout = s.layout(1),
@@ -196,6 +197,7 @@ void attention_backward_of(const AttentionShape& s, Side& side, Source& values) 
                                                   .head_dim = s.head_dim,
                                                   .kv_heads = 1,
                                                   .window = s.window,
+                                                  .prefix = s.prefix,
                                                   .softcap = s.softcap,
                                                   .q_layout = s.layout(2),
                                                   .k_layout = s.layout(1),
@@ -243,6 +245,7 @@ TEST_CASE("instruction sets: attention", "[kernels][instruction_sets][P1]") {
   for (const AttentionShape& shape :
        {AttentionShape{.seq_len = 1, .head_dim = 5}, AttentionShape{.seq_len = 70, .head_dim = 33},
         AttentionShape{.seq_len = 100, .head_dim = 24, .window = 13},
+        AttentionShape{.seq_len = 100, .head_dim = 24, .window = 13, .prefix = 5},
         AttentionShape{.seq_len = 133, .head_dim = 64, .softcap = 1.5F},
         AttentionShape{.seq_len = 133, .head_dim = 40, .documents = true}}) {
     const std::string what = fmt::format("{} x {}", shape.seq_len, shape.head_dim);
@@ -257,7 +260,7 @@ TEST_CASE("instruction sets: attention", "[kernels][instruction_sets][P1]") {
 
 /// Five positions of two texts, of which a window's cache has lost the first.
 struct CacheShape {
-  std::int64_t head_dim = 0, value_dim = 0, capacity = 0, window = 0;
+  std::int64_t head_dim = 0, value_dim = 0, capacity = 0, window = 0, prefix = 0;
   float softcap = 0.0F;
   static constexpr std::int64_t kv_heads = 2;
   static constexpr std::int64_t slack = KeyValueCache::slack;
@@ -293,7 +296,8 @@ void key_value_append_of(const CacheShape& s, Side& side, Source& values) {
 
 void attention_cached_of(const CacheShape& s, Side& side, Source& values) {
   constexpr std::int64_t heads = 2 * CacheShape::kv_heads;
-  const auto last = static_cast<std::int32_t>(s.window == 0 ? s.capacity - 1 : s.capacity + 5);
+  const auto last =
+      static_cast<std::int32_t>(s.window == 0 || s.prefix > 0 ? s.capacity - 1 : s.capacity + 5);
   side.kernels.attention_cached(
       side.stream(), {.q = side.put(values(3 * heads * s.head_dim)),
                       .out = side.result(zeros(3 * heads * s.value_dim)),
@@ -303,6 +307,7 @@ void attention_cached_of(const CacheShape& s, Side& side, Source& values) {
                       .heads = heads,
                       .sinks = s.softcap == 0.0F ? nullptr : side.put(values(heads)),
                       .window = s.window,
+                      .prefix = s.prefix,
                       .softcap = s.softcap,
                       .q_layout = {heads * s.head_dim, s.head_dim},
                       .out_layout = {heads * s.value_dim, s.value_dim},
@@ -315,7 +320,8 @@ TEST_CASE("instruction sets: attention with kept keys", "[kernels][instruction_s
   for (const CacheShape& shape :
        {CacheShape{.head_dim = 5, .value_dim = 7, .capacity = 19},
         CacheShape{.head_dim = 24, .value_dim = 33, .capacity = 100, .softcap = 1.5F},
-        CacheShape{.head_dim = 64, .value_dim = 64, .capacity = 41, .window = 40}}) {
+        CacheShape{.head_dim = 64, .value_dim = 64, .capacity = 41, .window = 40},
+        CacheShape{.head_dim = 8, .value_dim = 12, .capacity = 41, .window = 9, .prefix = 3}}) {
     const std::string what = fmt::format("{} x {}", shape.capacity, shape.head_dim);
     compare_sets("key_value_append", what,
                  [&](Side& side, Source& values) { key_value_append_of(shape, side, values); });
