@@ -64,14 +64,15 @@ void CausalConvBlock::forward(const BlockCall& call, ConstElements x, Elements y
                     .dtype = x.dtype});
 }
 
-void CausalConvBlock::backward(const BlockCall& call, Elements x, ConstElements dy) const {
+void CausalConvBlock::backward(const BlockCall& call, ConstElements x, ConstElements dy,
+                               Elements dx) const {
   kernels_->causal_conv_backward(call.stream,
                                  {.rows = document_rows(call.lane),
                                   .x = x,
                                   .weight = call.weights + weight_.offset,
                                   .bias = bias(call),
                                   .dy = dy,
-                                  .dx = x,
+                                  .dx = dx,
                                   .dweight = gradient_of(call, weight_),
                                   .dbias = options_.bias ? gradient_of(call, bias_) : nullptr,
                                   .channels = options_.channels,

@@ -41,8 +41,9 @@ class CausalConvBlock {
   CausalConvBlock(const BlockContext& context, const std::string& name, const Options& options);
 
   void forward(const BlockCall& call, ConstElements x, Elements y) const;
-  /// Overwrites x by its gradient, and the gradients of the weight and the bias.
-  void backward(const BlockCall& call, Elements x, ConstElements dy) const;
+  /// Overwrites dx, which may be x and is laid out like it, and the gradients of the weight and the
+  /// bias.
+  void backward(const BlockCall& call, ConstElements x, ConstElements dy, Elements dx) const;
 
  private:
   [[nodiscard]] ConstElements bias(const BlockCall& call) const {

@@ -241,7 +241,7 @@ void Mamba2Block::backward(const BlockCall& call, ConstElements x, ConstElements
   normalise_backward(call);
   out_->backward_weight(call, dbranch, embedding_dim_, normed);
   scan_backward(call);
-  conv_->backward(call, conv_inputs(), workspace_->at(dconvolved_));
+  conv_->backward(call, conv_inputs(), workspace_->at(dconvolved_), conv_inputs());
   const Elements dprojected = workspace_->at(projected_);  // In the projection's place.
   in_->begin_backward(call, dprojected, projected());
   in_->backward_weight(call, dprojected, projected(), x);

@@ -2,14 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <utility>
-#include <vector>
-
 #include "base/check.hpp"
-#include "kernels/activation/elementwise.hpp"
-#include "kernels/attention/shared_keys.hpp"
-#include "kernels/norm/norm.hpp"
 #include "kernels/state_space/causal_conv.hpp"
 
 namespace train::engine {
@@ -71,223 +64,28 @@ std::vector<TensorRule> MambaSpec::tensor_rules(const ModelSpec& /*model*/,
 }
 
 MambaBlock::MambaBlock(const BlockContext& context, const MambaSpec& spec, const ModelSpec& model)
-    : kernels_(&context.kernels),
-      workspace_(&context.workspace),
-      spec_(spec),
-      embedding_dim_(model.embedding_dim),
-      keeps_states_(context.workspace.has_backward()) {
+    : workspace_(&context.workspace), inner_(spec.inner), embedding_dim_(model.embedding_dim) {
   TRAIN_CHECK(!model.transposed_linears);
-  add_parameters(context);
-  reserve(context);
-}
-
-void MambaBlock::add_parameters(const BlockContext& context) {
-  const auto exact = [&](const std::string& name, std::vector<std::int64_t> shape,
-                         Initializer init) {
-    return add_parameter(context, name, std::move(shape), init, true);
-  };
-  const std::int64_t inner = spec_.inner;
-  rates_ = exact(spec_.rates, {inner, spec_.states}, InitKind::log_place);
-  skip_ = exact(spec_.skip, {inner}, Initializer::constant(1.0));
+  inputs_ =
+      workspace_->keep(context.prefix, "scan inputs and gates", workspace_->rows() * 2 * inner_);
+  gated_ = workspace_->scratch(Phase::branch, "scanned and gated", workspace_->rows() * inner_);
+  scan_.emplace(context, spec,
+                MambaScan::Inputs{
+                    .slot = inputs_, .gradient = inputs_, .gate = inner_, .stride = 2 * inner_});
   in_.emplace(
-      context, spec_.in,
-      LinearBlock::Options{.inputs = embedding_dim_, .outputs = 2 * inner, .bias = spec_.bias});
-  conv_.emplace(
-      context, spec_.conv,
-      CausalConvBlock::Options{
-          .channels = inner, .taps = spec_.taps, .bias = spec_.conv_bias, .x_stride = 2 * inner});
-  select_.emplace(context, spec_.select,
-                  LinearBlock::Options{.inputs = inner, .outputs = selected()});
-  step_.emplace(
-      context, spec_.step,
-      LinearBlock::Options{.inputs = spec_.step_rank, .outputs = inner, .init = spec_.step_init});
-  step_bias_ = exact(spec_.step + ".bias", {inner}, spec_.step_bias_init);
-  add_norms(context);
-  out_.emplace(context, spec_.out,
-               LinearBlock::Options{.inputs = inner,
+      context, spec.in,
+      LinearBlock::Options{.inputs = embedding_dim_, .outputs = 2 * inner_, .bias = spec.bias});
+  scan_->add_maps(context);
+  out_.emplace(context, spec.out,
+               LinearBlock::Options{.inputs = inner_,
                                     .outputs = embedding_dim_,
                                     .init = InitKind::residual_output,
-                                    .bias = spec_.bias});
-}
-
-void MambaBlock::add_norms(const BlockContext& context) {
-  step_norm_.cols = spec_.step_rank;
-  b_norm_.cols = c_norm_.cols = spec_.states;
-  if (spec_.norms == ScanNorms::none) {
-    return;
-  }
-  const auto add = [&](Norm& norm, const std::string& name, const char* kept) {
-    if (spec_.norms == ScanNorms::weighted) {
-      norm.weighted.emplace(
-          context, name,
-          HeadNormBlock::Options{
-              .kind = kernels::NormKind::rms, .head_dim = norm.cols, .eps = spec_.norm_eps});
-    } else {
-      norm.rstd = workspace_->keep(context.prefix, kept, workspace_->rows(), Content::floats);
-    }
-  };
-  add(step_norm_, spec_.step_norm, "step norm.rstd");
-  add(b_norm_, spec_.b_norm, "B norm.rstd");
-  add(c_norm_, spec_.c_norm, "C norm.rstd");
-  no_weights_ = workspace_->share("norms without weights", std::max(spec_.step_rank, spec_.states),
-                                  Content::floats);
-}
-
-void MambaBlock::reserve(const BlockContext& context) {
-  Workspace& w = *workspace_;
-  const std::int64_t rows = w.rows();
-  const auto kept = [&](const char* name, std::int64_t width) {
-    return w.keep(context.prefix, name, rows * width);
-  };
-  const auto scratch = [&](const char* name, std::int64_t width) {
-    return w.scratch_backward(Phase::branch, name, rows * width);
-  };
-  inputs_ = kept("scan inputs and gates", 2 * spec_.inner);
-  u_ = w.keep_unless_lean(Phase::branch, context.prefix, "scan inputs convolved",
-                          rows * spec_.inner);
-  raw_step_ = kept("steps' inputs", spec_.step_rank);
-  raw_bc_ = kept("B and C", bc_width());
-  step_input_ = raw_step_;
-  bc_ = raw_bc_;
-  if (spec_.norms != ScanNorms::none) {
-    step_input_ = w.keep_unless_lean(Phase::branch, context.prefix, "steps' inputs normalised",
-                                     rows * spec_.step_rank);
-    bc_ =
-        w.keep_unless_lean(Phase::branch, context.prefix, "B and C normalised", rows * bc_width());
-  }
-  delta_ = kept("steps", spec_.inner);
-  if (keeps_states_) {
-    kept_ = w.keep(context.prefix, "states of chunks",
-                   kernels::scan_kept(rows, spec_.inner, spec_.states), Content::floats);
-  }
-  gated_ = w.scratch(Phase::branch, "scanned and gated", rows * spec_.inner);
-  selection_ = w.scratch(Phase::branch, "selection", rows * selected());
-  if (const std::int64_t texts = w.cached_texts(); texts > 0) {
-    last_states_ = w.keep_for_texts(context.prefix + "last states",
-                                    texts * spec_.states * spec_.inner, Content::floats);
-  }
-  du_ = scratch("scan inputs' gradient", spec_.inner);
-  dbc_ = scratch("gradient of B and C", bc_width());
-  dstep_ = scratch("gradient of steps' inputs", spec_.step_rank);
-  partial_ =
-      w.scratch_backward(Phase::branch, "sums of channels",
-                         kernels::scan_partial(rows, spec_.inner, spec_.states), Content::floats);
-}
-
-void MambaBlock::convolve(const BlockCall& call) const {
-  conv_->forward(call, workspace_->at(inputs_), workspace_->at(u_));
-}
-
-void MambaBlock::normalise(const BlockCall& call, const Norm& norm, ConstElements x, Elements y,
-                           std::int64_t stride) const {
-  const kernels::RowLayout layout{stride, 0};
-  if (norm.weighted) {
-    norm.weighted->forward(call, x, layout, y, layout);
-    return;
-  }
-  kernels_->norm_forward(call.stream, {.kind = kernels::NormKind::rms,
-                                       .x = x,
-                                       .weight = workspace_->floats_at(no_weights_),
-                                       .y = y,
-                                       .rstd = workspace_->floats_at(norm.rstd),
-                                       .outer = call.lane.rows(),
-                                       .cols = norm.cols,
-                                       .x_layout = layout,
-                                       .y_layout = layout,
-                                       .eps = spec_.norm_eps,
-                                       .gain_offset = 1.0F,
-                                       .dtype = x.dtype});
-}
-
-void MambaBlock::normalise_backward(const BlockCall& call, const Norm& norm, ConstElements x,
-                                    Elements dy, std::int64_t stride) const {
-  const kernels::RowLayout layout{stride, 0};
-  if (norm.weighted) {
-    norm.weighted->backward(call, x, layout, dy, dy, /*accumulate=*/false);
-    return;
-  }
-  kernels_->norm_backward(call.stream, {.kind = kernels::NormKind::rms,
-                                        .x = x,
-                                        .weight = workspace_->floats_at(no_weights_),
-                                        .rstd = workspace_->floats_at(norm.rstd),
-                                        .dy = dy,
-                                        .dx = dy,
-                                        .outer = call.lane.rows(),
-                                        .cols = norm.cols,
-                                        .x_layout = layout,
-                                        .dy_layout = layout,
-                                        .dx_layout = layout,
-                                        .gain_offset = 1.0F,
-                                        .dtype = x.dtype});
-}
-
-void MambaBlock::normalise_selection(const BlockCall& call) const {
-  if (spec_.norms == ScanNorms::none) {
-    return;
-  }
-  if (workspace_->first_use(no_weights_)) {
-    kernels_->fill(call.stream, {.out = workspace_->floats_at(no_weights_),
-                                 .count = std::max(spec_.step_rank, spec_.states)});
-  }
-  const Elements raw = workspace_->at(raw_bc_);
-  const Elements bc = workspace_->at(bc_);
-  normalise(call, step_norm_, workspace_->at(raw_step_), workspace_->at(step_input_),
-            spec_.step_rank);
-  normalise(call, b_norm_, raw, bc, bc_width());
-  normalise(call, c_norm_, raw + spec_.states, bc + spec_.states, bc_width());
-}
-
-void MambaBlock::select(const BlockCall& call) const {
-  const Elements selection = workspace_->at(selection_);
-  select_->forward(call, workspace_->at(u_), selection, selected());
-  kernels_->split_heads(call.stream, {.x = selection,
-                                      .left = workspace_->at(raw_step_),
-                                      .right = workspace_->at(raw_bc_),
-                                      .rows = call.lane.rows(),
-                                      .heads = 1,
-                                      .left_dim = spec_.step_rank,
-                                      .right_dim = bc_width(),
-                                      .left_layout = {spec_.step_rank, 0},
-                                      .dtype = selection.dtype});
-  normalise_selection(call);
-  step_->forward(call, workspace_->at(step_input_), workspace_->at(delta_), spec_.inner);
-}
-
-kernels::ScanInputs MambaBlock::scan_inputs(const BlockCall& call) const {
-  const Elements bc = workspace_->at(bc_);
-  return {.rows = document_rows(call.lane),
-          .u = workspace_->at(u_),
-          .delta = workspace_->at(delta_),
-          .b = bc,
-          .c = bc + spec_.states,
-          .z = gate(),
-          .a_log = exact_weights(call.weights, rates_.offset),
-          .d = exact_weights(call.weights, skip_.offset),
-          .delta_bias = exact_weights(call.weights, step_bias_.offset),
-          .channels = spec_.inner,
-          .states = spec_.states,
-          .u_stride = spec_.inner,
-          .delta_stride = spec_.inner,
-          .b_stride = bc_width(),
-          .z_stride = 2 * spec_.inner};
-}
-
-void MambaBlock::scan(const BlockCall& call) const {
-  const Elements gated = workspace_->at(gated_);
-  kernels_->selective_scan_forward(
-      call.stream, {.in = scan_inputs(call),
-                    .y = gated,
-                    .y_stride = spec_.inner,
-                    .kept = keeps_states_ ? workspace_->floats_at(kept_) : nullptr,
-                    .states = text_states(call.lane, *workspace_, last_states_, Content::floats),
-                    .dtype = gated.dtype});
+                                    .bias = spec.bias});
 }
 
 void MambaBlock::forward_kept(const BlockCall& call, ConstElements x) {
-  in_->forward(call, x, workspace_->at(inputs_), 2 * spec_.inner);
-  convolve(call);
-  select(call);
-  scan(call);
+  in_->forward(call, x, workspace_->at(inputs_), 2 * inner_);
+  scan_->forward(call, workspace_->at(gated_));
 }
 
 // The scan's output is still there: forward_kept() has just left it.
@@ -295,70 +93,19 @@ void MambaBlock::forward_output(const BlockCall& call, Elements branch) {
   out_->forward(call, workspace_->at(gated_), branch, embedding_dim_);
 }
 
-void MambaBlock::scan_backward(const BlockCall& call, Elements dbc) const {
-  const Elements gated = workspace_->at(gated_);
-  kernels_->selective_scan_backward(call.stream, {.in = scan_inputs(call),
-                                                  .kept = workspace_->floats_at(kept_),
-                                                  .y = gated,
-                                                  .y_stride = spec_.inner,
-                                                  .du = workspace_->at(du_),
-                                                  .ddelta = workspace_->at(delta_),
-                                                  .dz = gate(),
-                                                  .db = dbc,
-                                                  .dc = dbc + spec_.states,
-                                                  .da_log = gradient_of(call, rates_),
-                                                  .dd = gradient_of(call, skip_),
-                                                  .ddelta_bias = gradient_of(call, step_bias_),
-                                                  .partial = workspace_->floats_at(partial_),
-                                                  .dtype = gated.dtype});
-}
-
-void MambaBlock::selection_backward(const BlockCall& call, Elements dbc) const {
-  const Elements ddelta = workspace_->at(delta_);
-  const Elements dstep = workspace_->at(dstep_);
-  const Elements selection = workspace_->at(selection_);
-  step_->begin_backward(call, ddelta, spec_.inner);
-  step_->backward_weight(call, ddelta, spec_.inner, workspace_->at(step_input_));
-  step_->backward_input(call, ddelta, spec_.inner, dstep);
-  if (spec_.norms != ScanNorms::none) {
-    const Elements raw = workspace_->at(raw_bc_);
-    normalise_backward(call, step_norm_, workspace_->at(raw_step_), dstep, spec_.step_rank);
-    normalise_backward(call, b_norm_, raw, dbc, bc_width());
-    normalise_backward(call, c_norm_, raw + spec_.states, dbc + spec_.states, bc_width());
-  }
-  kernels_->join_heads(call.stream, {.left = dstep,
-                                     .right = dbc,
-                                     .out = selection,
-                                     .rows = call.lane.rows(),
-                                     .heads = 1,
-                                     .left_dim = spec_.step_rank,
-                                     .right_dim = bc_width(),
-                                     .left_layout = {spec_.step_rank, 0},
-                                     .right_layout = {bc_width(), 0},
-                                     .dtype = selection.dtype});
-  select_->begin_backward(call, selection, selected());
-  select_->backward_weight(call, selection, selected(), workspace_->at(u_));
-  select_->backward_input(call, selection, selected(), workspace_->at(du_), /*accumulate=*/true);
-}
-
 void MambaBlock::backward(const BlockCall& call, ConstElements x, ConstElements dbranch,
                           Elements dx) {
   const Elements gated = workspace_->at(gated_);
-  const Elements dbc = workspace_->at(dbc_);
-  if (workspace_->lean()) {
-    convolve(call);
-    normalise_selection(call);
-  }
+  scan_->again_where_lean(call);
   out_->begin_backward(call, dbranch, embedding_dim_);
   out_->backward_input(call, dbranch, embedding_dim_, gated);
-  scan_backward(call, dbc);
+  scan_->backward_scan(call, gated);
   out_->backward_weight(call, dbranch, embedding_dim_, gated);
-  selection_backward(call, dbc);
-  conv_->backward(call, workspace_->at(inputs_), workspace_->at(du_));
+  scan_->backward_inputs(call);
   const Elements dinputs = workspace_->at(inputs_);  // In the inputs' place.
-  in_->begin_backward(call, dinputs, 2 * spec_.inner);
-  in_->backward_weight(call, dinputs, 2 * spec_.inner, x);
-  in_->backward_input(call, dinputs, 2 * spec_.inner, dx);
+  in_->begin_backward(call, dinputs, 2 * inner_);
+  in_->backward_weight(call, dinputs, 2 * inner_, x);
+  in_->backward_input(call, dinputs, 2 * inner_, dx);
 }
 
 }  // namespace train::engine
