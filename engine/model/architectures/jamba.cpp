@@ -85,6 +85,8 @@ ModelSpec jamba_model(ModelConfig& config) {
   name_experts(experts);
   experts.gate = "feed_forward.router";
   experts.expert = "feed_forward.experts.{}.";
+  experts.stacked = "feed_forward.experts";
+  experts.stacked_gate = experts.gate;
   const Period with_attention = read_period(config, "attn_layer");
   const Period with_experts = read_period(config, "expert_layer");
   const auto mixer =

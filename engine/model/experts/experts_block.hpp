@@ -43,6 +43,9 @@ struct ExpertsSpec final : BlockSpec {
   std::string gate = {};    ///< The router's matrix, [experts, embedding_dim].
   std::string expert = {};  ///< Prefix of an expert's maps; "{}": its number.
   std::string in = {}, up = {}, out = {};
+  /// Where a file has a tensor for all experts of a layer (Dialect::stacked): their module, and the
+  /// router.
+  std::string stacked = "mlp.experts", stacked_gate = "mlp.gate";
   /// Group-limited choice and the factor of the weights (kernels::RouterForwardParams).
   std::int64_t groups = 1, kept_groups = 1;
   float scale = 1.0F;

@@ -9,7 +9,7 @@ namespace {
 
 /// Adds the rules of a matrix that each expert has and that is a part of one tensor: `within` its
 /// place there, before the axis of experts.
-void add_stack(const ExpertsSpec& spec, const std::string& map, const char* stored,
+void add_stack(const ExpertsSpec& spec, const std::string& map, const std::string& stored,
                const AxisSlice& within, std::vector<TensorRule>& rules,
                const char* end = ".weight") {
   for (std::int64_t expert = 0; expert < spec.experts; ++expert) {
@@ -21,12 +21,12 @@ void add_stack(const ExpertsSpec& spec, const std::string& map, const char* stor
 }
 
 std::vector<TensorRule> stacked_rules(const ExpertsSpec& spec) {
-  constexpr const char* kGateUp = "mlp.experts.gate_up_proj";
+  const std::string gate_up = spec.stacked + ".gate_up_proj";
   const std::int64_t rows = spec.hidden;
-  std::vector<TensorRule> rules = {{spec.gate, "mlp.gate"}};
-  add_stack(spec, spec.in, kGateUp, {.first = 0, .count = 2 * rows}, rules);
-  add_stack(spec, spec.up, kGateUp, {.first = rows, .count = 2 * rows}, rules);
-  add_stack(spec, spec.out, "mlp.experts.down_proj", {}, rules);
+  std::vector<TensorRule> rules = {{spec.gate, spec.stacked_gate}};
+  add_stack(spec, spec.in, gate_up, {.first = 0, .count = 2 * rows}, rules);
+  add_stack(spec, spec.up, gate_up, {.first = rows, .count = 2 * rows}, rules);
+  add_stack(spec, spec.out, spec.stacked + ".down_proj", {}, rules);
   return rules;
 }
 

@@ -141,14 +141,15 @@ TEST_CASE("published weights: rows of every parameter, under any of the names",
 
 TEST_CASE("published weights: experts of a tensor each, and stacked in one of a layer",
           "[checkpoint][published_weights]") {
-  const std::string type = GENERATE("mixtral", "olmoe", "qwen2_moe", "qwen3_moe");
+  const std::string type = GENERATE("mixtral", "olmoe", "qwen2_moe", "qwen3_moe", "jamba");
   CAPTURE(type);
   const std::string text = fmt::format(
       R"({{"model_type": "{}", "vocab_size": 11, "hidden_size": 8, "intermediate_size": 6,
           "moe_intermediate_size": 6, "shared_expert_intermediate_size": 4, "{}": 3,
           "num_experts_per_tok": 2, "num_hidden_layers": 2, "num_attention_heads": 2,
-          "num_key_value_heads": 1}})",
-      type, type == "mixtral" ? "num_local_experts" : "num_experts");
+          "num_key_value_heads": 1{}}})",
+      type, type == "mixtral" ? "num_local_experts" : "num_experts",
+      type == "jamba" ? R"(, "expert_layer_period": 1, "expert_layer_offset": 0)" : "");
   const engine::ModelSpec spec = engine::spec_from_config(text, "test", 0).value();
   const TempDirectory apart, stacked;
   write_published(apart.path(), spec, [](auto&) {});
@@ -159,10 +160,13 @@ TEST_CASE("published weights: experts of a tensor each, and stacked in one of a 
       shapes[part.name] = part.shape;
     }
   }
-  CHECK(shapes.at("model.layers.1.mlp.experts.gate_up_proj") ==
+  const std::string module = type == "jamba" ? "feed_forward." : "mlp.";
+  const std::string router = type == "jamba" ? "router.weight" : "gate.weight";
+  CHECK(shapes.at("model.layers.1." + module + "experts.gate_up_proj") ==
         std::vector<std::int64_t>{3, 12, 8});
-  CHECK(shapes.at("model.layers.1.mlp.experts.down_proj") == std::vector<std::int64_t>{3, 8, 6});
-  CHECK(shapes.at("model.layers.0.mlp.gate.weight") == std::vector<std::int64_t>{3, 8});
+  CHECK(shapes.at("model.layers.1." + module + "experts.down_proj") ==
+        std::vector<std::int64_t>{3, 8, 6});
+  CHECK(shapes.at("model.layers.0." + module + router) == std::vector<std::int64_t>{3, 8});
   const auto one = PublishedWeights::open(apart.path(), spec);
   REQUIRE(one.ok());
   write_stacked(stacked.path(), spec, shapes, **one);

@@ -3,7 +3,7 @@ transformers computes from the same directory: a head beside the embedding that 
 a matrix under the head's name alone, weights saved without the head, an index and files at odds, tensors of other
 parts. Each again behind `convert`, by both.
 
-    python3 tests/reference/models/directory_check.py build/release/actortrain
+    python3 tests/reference/models/directory_check.py build/release/actortrain [FAMILY...]
 """
 
 import json
@@ -24,6 +24,8 @@ SIZES = dict(vocab_size=256, hidden_size=32, intermediate_size=48, num_hidden_la
              num_key_value_heads=2, max_position_embeddings=64, pad_token_id=0, bos_token_id=1, eos_token_id=2)
 WITHOUT_GROUPS = {key: value for key, value in SIZES.items() if key != "num_key_value_heads"}
 EXPERTS = dict(num_experts=4, num_experts_per_tok=2, moe_intermediate_size=24)
+SCANS = {key: value for key, value in SIZES.items()
+         if key in ("vocab_size", "hidden_size", "num_hidden_layers", "pad_token_id", "bos_token_id", "eos_token_id")}
 FAMILIES = {
     "llama": transformers.LlamaConfig(**SIZES), "mistral": transformers.MistralConfig(**SIZES),
     "qwen2": transformers.Qwen2Config(**SIZES), "qwen3": transformers.Qwen3Config(head_dim=8, **SIZES),
@@ -46,10 +48,13 @@ FAMILIES = {
     "gpt_neox": transformers.GPTNeoXConfig(**WITHOUT_GROUPS),
     "gpt2": transformers.GPT2Config(vocab_size=256, n_embd=32, n_layer=2, n_head=4, n_positions=64, attn_pdrop=0.0,
                                     resid_pdrop=0.0, embd_pdrop=0.0),
+    "mamba": transformers.MambaConfig(state_size=8, **SCANS), "falcon_mamba": transformers.FalconMambaConfig(**SCANS),
+    "mamba2": transformers.Mamba2Config(num_heads=8, head_dim=8, n_groups=2, state_size=8, **SCANS),
+    "jamba": transformers.JambaConfig(num_experts=4, attn_layer_period=2, attn_layer_offset=1, mamba_d_state=8, **SIZES),
 }
 HEADS = ("lm_head.weight", "embed_out.weight")
-EMBEDDINGS = ("embed_tokens.weight", "embed_in.weight", "wte.weight")
-PREFIXES = ("model.", "gpt_neox.", "transformer.")
+EMBEDDINGS = ("embed_tokens.weight", "embed_in.weight", "wte.weight", "embeddings.weight")
+PREFIXES = ("model.", "gpt_neox.", "transformer.", "backbone.")
 
 
 def save_model(config, folder):
@@ -141,7 +146,8 @@ def main():
     compared = different = 0
     with tempfile.TemporaryDirectory() as name:
         root = pathlib.Path(name)
-        for family, config in FAMILIES.items():
+        for family in sys.argv[2:] or FAMILIES:
+            config = FAMILIES[family]
             base = root / family
             save_model(config, base)
             tensors = load_file(base / "model.safetensors")
