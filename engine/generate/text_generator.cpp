@@ -14,6 +14,11 @@ std::size_t bytes_for(std::int64_t count) {
   return static_cast<std::size_t>(count) * sizeof(std::int32_t);
 }
 
+/// Rows of the largest pass, with those of ModelSpec::prefix.
+std::int64_t most_rows(const ModelSpec& spec, const TextGenerator::Sizes& sizes) {
+  return std::max(sizes.context + spec.prefix_tokens, sizes.texts);
+}
+
 std::int64_t length_of(const std::vector<std::int32_t>& tokens) {
   return static_cast<std::int64_t>(tokens.size());
 }
@@ -29,8 +34,8 @@ TextGenerator::TextGenerator(const kernels::KernelTable& kernels, const ModelSpe
              {.cached_texts = sizes.texts, .cache_form = sizes.cache}),
       weights_(std::move(weights)),
       tokens_(bytes_for(std::max(sizes.context, sizes.texts)), "tokens of a pass"),
-      positions_(bytes_for(std::max(sizes.context, sizes.texts)), "positions of a pass"),
-      places_(bytes_for(std::max(sizes.context, sizes.texts)), "texts of a pass"),
+      positions_(bytes_for(most_rows(spec, sizes)), "positions of a pass"),
+      places_(bytes_for(most_rows(spec, sizes)), "texts of a pass"),
       logits_(bytes_for(sizes.texts * spec.vocab_size), "logits"),
       targets_(bytes_for(sizes.texts), "chosen tokens"),
       log_probabilities_(bytes_for(sizes.texts), "log-probabilities") {
@@ -44,11 +49,11 @@ UnitMemory TextGenerator::memory_of(std::size_t unit) const {
   return {.weights = weights_[unit], .tied_weights = weights_.front()};
 }
 
-void TextGenerator::add_row(Pass& pass, const Text& text, std::int64_t token,
-                            std::int64_t position) {
+void TextGenerator::add_row(Pass& pass, const Text& text, std::int64_t token, std::int64_t position,
+                            std::int64_t before) {
   tokens_.as<std::int32_t>()[rows_] = text.tokens[static_cast<std::size_t>(token)];
-  positions_.as<std::int32_t>()[rows_] = static_cast<std::int32_t>(position);
-  places_.as<std::int32_t>()[rows_] = text.place;
+  positions_.as<std::int32_t>()[before + rows_] = static_cast<std::int32_t>(position);
+  places_.as<std::int32_t>()[before + rows_] = text.place;
   ++rows_;
   pass.lane.tokens = tokens_.as<std::int32_t>();
   pass.lane.positions = positions_.as<std::int32_t>();
@@ -56,18 +61,28 @@ void TextGenerator::add_row(Pass& pass, const Text& text, std::int64_t token,
   pass.lane.with_gradient = false;
 }
 
-// Texts are documents of one sequence, as many as fit.
+// Positions count the model's prefix, and texts that are filled have rows for it.
+void TextGenerator::add_prefix(const Text& text) {
+  for (std::int64_t row = 0; row < model_.spec().prefix_tokens; ++row) {
+    positions_.as<std::int32_t>()[row] = static_cast<std::int32_t>(row);
+    places_.as<std::int32_t>()[row] = text.place;
+  }
+}
+
+// Texts are documents of one sequence, as many as fit; with a prefix before each, one.
 TextGenerator::Pass TextGenerator::fill_pass(std::span<Text* const> waiting) {
   Pass pass;
   rows_ = 0;
+  const std::int64_t prefix = model_.spec().prefix_tokens;
   for (Text* text : waiting) {
     const std::int64_t length = std::min(length_of(text->tokens), sizes_.context);
-    if (rows_ > 0 && rows_ + length > sizes_.context) {
+    if (rows_ > 0 && (prefix > 0 || rows_ + length > sizes_.context)) {
       break;
     }
+    add_prefix(*text);
     const std::int64_t first = length_of(text->tokens) - length;
     for (std::int64_t position = 0; position < length; ++position) {
-      add_row(pass, *text, first + position, position);
+      add_row(pass, *text, first + position, prefix + position, prefix);
     }
     text->kept = length_of(text->tokens) <= sizes_.context ? length : 0;
     pass.texts.push_back(text);
@@ -83,7 +98,7 @@ TextGenerator::Pass TextGenerator::extend_pass(std::span<Text* const> texts) {
   Pass pass;
   rows_ = 0;
   for (Text* text : texts) {
-    add_row(pass, *text, text->kept, text->kept);
+    add_row(pass, *text, text->kept, model_.spec().prefix_tokens + text->kept, 0);
     ++text->kept;
     pass.texts.push_back(text);
     pass.last_rows.push_back(rows_ - 1);

@@ -76,7 +76,10 @@ class TextGenerator {
   };
 
   [[nodiscard]] UnitMemory memory_of(std::size_t unit) const;
-  void add_row(Pass& pass, const Text& text, std::int64_t token, std::int64_t position);
+  void add_prefix(const Text& text);
+  /// `before`: rows of the prefix in the pass, which have no tokens.
+  void add_row(Pass& pass, const Text& text, std::int64_t token, std::int64_t position,
+               std::int64_t before);
   [[nodiscard]] Pass fill_pass(std::span<Text* const> waiting);
   [[nodiscard]] Pass extend_pass(std::span<Text* const> texts);
   void forward(kernels::Stream& stream, const Lane& lane);

@@ -66,7 +66,8 @@ Model::Model(const ModelSpec& spec, const kernels::KernelTable& kernels, std::in
              std::int64_t seq_len, bool with_gradient, const ActivationOptions& options)
     : spec_(spec),
       kernels_(&kernels),
-      workspace_(std::make_unique<Workspace>(sequences, seq_len, with_gradient, options.dtype)),
+      workspace_(std::make_unique<Workspace>(sequences, seq_len + spec.prefix_tokens, with_gradient,
+                                             options.dtype)),
       units_(build_units(spec, kernels, *workspace_, options)) {
   TRAIN_CHECK(options.dtype == kernels::DType::f32 || kernels.device->knows_bf16,
               "the kernels of {} know no bf16", kernels.name);
@@ -108,6 +109,7 @@ ConstElements Model::head_input() const { return head().input(); }
 
 void Model::output_distance(kernels::Stream& stream, const Lane& lane,
                             const OutputDistance& distance) {
+  TRAIN_CHECK(spec_.prefix_tokens == 0, "distances of rows before the tokens");
   head().output_distance(stream, lane,
                          {.output = output(distance.unit),
                           .reference = distance.reference,
@@ -133,13 +135,13 @@ void Model::add_output_gradient(kernels::Stream& stream, const Lane& lane, Const
 std::size_t planned_activation_bytes(const ModelSpec& spec, std::int64_t sequences,
                                      std::int64_t seq_len, bool with_gradient,
                                      const ActivationOptions& options) {
-  Workspace workspace(sequences, seq_len, with_gradient, options.dtype);
+  Workspace workspace(sequences, seq_len + spec.prefix_tokens, with_gradient, options.dtype);
   const auto units = build_units(spec, kernels::cpu_backend(), workspace, options);
   return workspace.size_bytes();
 }
 
 std::vector<UnitParameters> describe_units(const ModelSpec& spec) {
-  Workspace workspace(1, 1, false);
+  Workspace workspace(1, 1 + spec.prefix_tokens, false);
   std::vector<UnitParameters> described;
   for (const auto& unit : build_units(spec, kernels::cpu_backend(), workspace, {})) {
     described.push_back({unit->name(), unit->parameters(), unit->element_count(), unit->traits()});

@@ -126,12 +126,15 @@ double flops_per_token(const ModelSpec& spec, std::int64_t seq_len) {
   const bool tied_frozen =
       spec.tie_embeddings && spec.is_frozen("embedding", {.name = spec.embedding});
   double products = 0.0, scores = 0.0;
+  // The rows before a sequence are its tokens' expense.
+  const std::int64_t rows = seq_len + spec.prefix_tokens;
+  const double share = static_cast<double>(rows) / static_cast<double>(seq_len);
   for (std::size_t unit = 0; unit < units.size(); ++unit) {
     bool head_frozen = tied_frozen;
     for (const Parameter& parameter : units[unit].parameters) {
       head_frozen = head_frozen || (parameter.is_head && parameter.frozen);
       if (parameter.linear) {
-        products += parameter.used_share *
+        products += share * parameter.used_share *
                     static_cast<double>(flops_of(unit, parameter.frozen) * parameter.count());
       }
     }
@@ -140,7 +143,7 @@ double flops_per_token(const ModelSpec& spec, std::int64_t seq_len) {
           static_cast<double>(flops_of(unit, head_frozen) * spec.vocab_size * spec.embedding_dim);
     } else if (unit > 0) {
       for (const BranchSpec& branch : spec.layers[unit - 1].branches) {
-        scores += (unit < lowest ? 1.0 : 3.0) * branch.block->score_flops(seq_len);
+        scores += share * (unit < lowest ? 1.0 : 3.0) * branch.block->score_flops(rows);
       }
     }
   }

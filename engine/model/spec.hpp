@@ -75,6 +75,10 @@ struct ModelSpec {
   float embedding_scale = 1.0F;  ///< Factor of the embedding's output (Gemma).
   std::string positions = {};    ///< Learned positions' tensor; empty: none (GPT-2).
   std::int64_t position_rows = 0;
+  /// Learned rows before each text, [prefix_tokens, embedding_dim]: layers see them as its first
+  /// tokens, the head does not (Hymba). Lanes then have one text a sequence.
+  std::string prefix = {};
+  std::int64_t prefix_tokens = 0;  ///< 0: none.
   std::vector<RopeSpec> ropes = {};
   std::vector<LayerSpec> layers = {};
   NormSpec final_norm = {};     ///< Full name, not relative to a layer.

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -139,6 +140,11 @@ class Workspace {
   /// lane to lane (CacheUse).
   Slot keep_for_texts(const std::string& name, std::int64_t count,
                       Content content = Content::elements);
+  /// Lets blocks that are built later find a slot by that name: those of layers that read what
+  /// another one keeps.
+  void publish(const std::string& name, Slot slot) { published_.emplace(name, slot); }
+  /// REQUIRES: published.
+  [[nodiscard]] Slot published(const std::string& name) const { return published_.at(name); }
   /// Adds `count` sums; returns the index of the first in Lane::block_sums, [sum, count] each.
   std::size_t add_sums(std::size_t count) { return std::exchange(sums_, sums_ + 2 * count); }
   /// Set before the first slot is reserved.
@@ -228,6 +234,7 @@ class Workspace {
   std::size_t branch_ = 0;
   std::string role_;
   std::vector<Reservation> reservations_;
+  std::map<std::string, Slot> published_;
   std::vector<UnitBytes> shared_gradients_;
   std::vector<kernels::Buffer> buffers_;  ///< The first: what is kept, and scratch.
   std::vector<std::byte*> places_;        ///< By slot.

@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "base/check.hpp"
+#include "engine/model/blocks/copy_rows.hpp"
+#include "kernels/activation/elementwise.hpp"
 #include "kernels/gemm/matmul.hpp"
 #include "kernels/head/head_loss.hpp"
 #include "kernels/head/log_probs.hpp"
@@ -30,8 +32,13 @@ HeadUnit::HeadUnit(const kernels::KernelTable& kernels, Workspace& workspace, co
       vocab_size_(spec.vocab_size),
       tied_(spec.tie_embeddings),
       softcap_(spec.logit_softcap),
+      left_out_(spec.prefix_tokens),
       input_(input),
       chunk_rows_(head_chunk_rows(workspace.rows(), spec.vocab_size, workspace.dtype())) {
+  prefix_ = 0;
+  if (left_out_ > 0) {
+    token_rows_ = share_token_rows(workspace, spec);
+  }
   traits_ = {.makes_loss = true, .gradient_in_forward = true};
   const BlockContext context{kernels, parameters_, workspace, spec.lora, ""};
   ln_f_.emplace(context, spec.final_norm, spec.embedding_dim, Phase::head);
@@ -52,6 +59,38 @@ HeadUnit::HeadUnit(const kernels::KernelTable& kernels, Workspace& workspace, co
   residual_gradient_ = share_residual_gradient(workspace, spec.embedding_dim);
 }
 
+ConstElements HeadUnit::token_input(kernels::Stream& stream, const Lane& lane) const {
+  const ConstElements input = workspace_->at(input_);
+  if (left_out_ == 0 || lane.cache == CacheUse::extend) {
+    return input;
+  }
+  const Elements rows = workspace_->at(token_rows_);
+  const std::int64_t cols = lane.seq_len * embedding_dim_;
+  const std::int64_t before = left_out_ * embedding_dim_;
+  copy_rows(
+      *kernels_, stream, input + before, rows,
+      {.rows = lane.sequences, .cols = cols, .from_stride = before + cols, .to_stride = cols});
+  return rows;
+}
+
+void HeadUnit::spread_gradient(kernels::Stream& stream, const Lane& lane) const {
+  const Elements gradient = workspace_->at(residual_gradient_);
+  const Elements rows = workspace_->at(token_rows_);
+  const std::int64_t cols = lane.seq_len * embedding_dim_;
+  const std::int64_t before = left_out_ * embedding_dim_;
+  const auto size = static_cast<std::int64_t>(kernels::size_of(gradient.dtype));
+  const std::int64_t bytes = lane.sequences * (before + cols) * size;
+  const RowsToCopy all{
+      .rows = lane.sequences, .cols = cols, .from_stride = cols, .to_stride = cols};
+  copy_rows(*kernels_, stream, gradient, rows, all);
+  TRAIN_CHECK(bytes % static_cast<std::int64_t>(sizeof(float)) == 0, "{} bytes", bytes);
+  kernels_->fill(stream, {.out = reinterpret_cast<float*>(gradient.data),
+                          .count = bytes / static_cast<std::int64_t>(sizeof(float))});
+  copy_rows(
+      *kernels_, stream, rows, gradient + before,
+      {.rows = lane.sequences, .cols = cols, .from_stride = cols, .to_stride = before + cols});
+}
+
 ConstElements HeadUnit::matrix(const UnitMemory& memory) const {
   TRAIN_CHECK(!tied_ || memory.tied_weights != nullptr, "tied embeddings: no embedding given");
   return (tied_ ? memory.tied_weights : memory.weights) + weight_.offset;
@@ -59,7 +98,7 @@ ConstElements HeadUnit::matrix(const UnitMemory& memory) const {
 
 void HeadUnit::forward(kernels::Stream& stream, const UnitMemory& memory, const Lane& lane) {
   const BlockCall call{stream, memory.weights, nullptr, lane};
-  const ConstElements x = ln_f_->forward(call, workspace_->at(input_));
+  const ConstElements x = ln_f_->forward(call, token_input(stream, lane));
   if (lane.targets == nullptr) {
     return;
   }
@@ -101,13 +140,16 @@ void HeadUnit::forward(kernels::Stream& stream, const UnitMemory& memory, const 
 void HeadUnit::backward(kernels::Stream& stream, const UnitMemory& memory, const Lane& lane) {
   const BlockCall call{stream, memory.weights, memory.gradient, lane};
   const Elements d = workspace_->at(residual_gradient_);
-  ln_f_->backward(call, workspace_->at(input_), d, d, /*accumulate=*/false);
+  ln_f_->backward(call, token_input(stream, lane), d, d, /*accumulate=*/false);
+  if (left_out_ > 0) {
+    spread_gradient(stream, lane);
+  }
 }
 
 void HeadUnit::row_log_probs(kernels::Stream& stream, const UnitMemory& memory, const Lane& lane,
                              const kernels::LogProbResults& results) {
   const BlockCall call{stream, memory.weights, nullptr, lane};
-  log_probs_of(stream, memory, lane, ln_f_->forward(call, workspace_->at(input_)), results);
+  log_probs_of(stream, memory, lane, ln_f_->forward(call, token_input(stream, lane)), results);
 }
 
 void HeadUnit::log_probs_of(kernels::Stream& stream, const UnitMemory& memory, const Lane& lane,

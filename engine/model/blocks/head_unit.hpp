@@ -57,12 +57,17 @@ class HeadUnit final : public LayerUnit {
   }
 
  private:
+  /// Rows of the tokens alone of what the last block gave.
+  [[nodiscard]] ConstElements token_input(kernels::Stream& stream, const Lane& lane) const;
+  /// Moves the gradient of the tokens' rows to their places behind those of prefixes, which are 0.
+  void spread_gradient(kernels::Stream& stream, const Lane& lane) const;
   [[nodiscard]] ConstElements matrix(const UnitMemory& memory) const;
 
   std::int64_t vocab_size_;
   bool tied_;
   float softcap_;
-  Workspace::Slot input_;
+  std::int64_t left_out_;  ///< Rows before each sequence that it does not read.
+  Workspace::Slot input_, token_rows_ = 0;
   std::optional<NormBlock> ln_f_;
   ParameterPlace weight_;  ///< Place of the embedding, where it is tied to the head.
   std::int64_t chunk_rows_;

@@ -33,7 +33,9 @@ struct Lane {
   std::int64_t seq_len = 0;
   const std::int32_t* tokens = nullptr;  ///< [sequences, seq_len].
   /// [sequences, seq_len]: of tokens in their documents (AttentionForwardParams), or with
-  /// CacheUse::extend of rows in their texts. nullptr: 0, 1, ... in each sequence.
+  /// CacheUse::extend of rows in their texts. nullptr: 0, 1, ... in each sequence. With
+  /// ModelSpec::prefix these and `texts` count its rows, and have them but where texts are
+  /// extended.
   const std::int32_t* positions = nullptr;
   CacheUse cache = CacheUse::none;
   const std::int32_t* texts = nullptr;  ///< [rows], with a cache: the text of each row.
@@ -140,10 +142,20 @@ class LayerUnit {
         kernels_(&kernels),
         workspace_(&workspace),
         embedding_dim_(spec.embedding_dim),
+        prefix_(spec.prefix_tokens),
         parameters_([this, &spec](const Parameter& parameter) {
           return spec.is_frozen(name_, parameter);
         }) {}
 
+  /// The lane as layers see it: each sequence with the rows of ModelSpec::prefix before its tokens.
+  [[nodiscard]] Lane with_prefix(const Lane& lane) const;
+
+  /// With ModelSpec::prefix: rows of the tokens alone, [rows, embedding_dim], until another unit
+  /// writes them.
+  [[nodiscard]] static Workspace::Slot share_token_rows(Workspace& workspace,
+                                                        const ModelSpec& spec) {
+    return workspace.share("rows of tokens", workspace.rows() * spec.embedding_dim);
+  }
   /// The residual stream's gradient, [rows, embedding_dim], handed from unit to unit.
   [[nodiscard]] static Workspace::Slot share_residual_gradient(Workspace& workspace,
                                                                std::int64_t embedding_dim) {
@@ -154,6 +166,7 @@ class LayerUnit {
   const kernels::KernelTable* kernels_;
   Workspace* workspace_;
   std::int64_t embedding_dim_;
+  std::int64_t prefix_;  ///< Rows before the tokens of each sequence of its output.
   ParameterList parameters_;
   UnitTraits traits_;
   Workspace::Slot output_ = 0;

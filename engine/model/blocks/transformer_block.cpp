@@ -143,7 +143,8 @@ void TransformerBlock::branch_output(const BlockCall& call, const Branch& branch
 
 void TransformerBlock::forward(kernels::Stream& stream, const UnitMemory& memory,
                                const Lane& lane) {
-  const BlockCall call{stream, memory.weights, nullptr, lane};
+  const Lane seen = with_prefix(lane);
+  const BlockCall call{stream, memory.weights, nullptr, seen};
   for (std::size_t i = 0; i < branches_.size(); ++i) {
     mark(call, branches_[i].forward_mark);
     branches_[i].block->forward_kept(call, add_and_enter(call, i));
@@ -202,8 +203,9 @@ void TransformerBlock::branch_backward(const BlockCall& call, const Branch& bran
 
 void TransformerBlock::backward(kernels::Stream& stream, const UnitMemory& memory,
                                 const Lane& lane) {
-  const BlockCall call{stream, memory.weights, memory.gradient, lane};
-  compute_again({stream, memory.weights, memory.gradient, lane, /*again=*/true});
+  const Lane seen = with_prefix(lane);
+  const BlockCall call{stream, memory.weights, memory.gradient, seen};
+  compute_again({stream, memory.weights, memory.gradient, seen, /*again=*/true});
   // Side by side all start from the gradient as it came; in series from what those behind left.
   ConstElements gradient = branch_gradient(call);
   for (std::size_t i = branches_.size(); i > 0; --i) {

@@ -229,12 +229,35 @@ Status check_tallies(const RankOptions& options, const std::vector<UnitParameter
   return {};
 }
 
+/// Refuses rows of several texts where each text needs the model's prefix before it, and bf16
+/// kernels, which have no window beside a prefix.
+Status check_prefix(const RankOptions& options) {
+  if (options.model.prefix_tokens == 0) {
+    return {};
+  }
+  if (options.precision.compute == "bf16" && options.knows_bf16) {
+    return user_error(
+        fmt::format("precision.compute is \"bf16\": a model with {} learned tokens before each "
+                    "text computes in fp32 on GPUs; set it to \"fp32\"",
+                    options.model.prefix_tokens));
+  }
+  if (options.scored_lanes == 0 && !make_objective(options.objective)->columns().positions) {
+    return {};
+  }
+  return user_error(fmt::format(
+      "{}: the model has {} learned tokens before each text, and rows of {} hold several texts; "
+      "train it with objective.name = \"pretrain\" and without eval.choices",
+      options.scored_lanes > 0 ? "eval.choices" : "objective.name", options.model.prefix_tokens,
+      options.scored_lanes > 0 ? "judged answers" : options.objective.name));
+}
+
 }  // namespace
 
 Result<ShardPlan> plan_of(const RankOptions& options) {
   TRAIN_RETURN_IF_ERROR(check_schedule(options));
   TRAIN_RETURN_IF_ERROR(check_lora(options));
   TRAIN_RETURN_IF_ERROR(check_part(options));
+  TRAIN_RETURN_IF_ERROR(check_prefix(options));
   return plan_of(options, describe_units(trained_model(options)));
 }
 
