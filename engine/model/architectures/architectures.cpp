@@ -34,9 +34,6 @@ struct UnsupportedType {
   std::string_view needs;  ///< What its layers have that none here has.
 };
 constexpr auto kUnsupported = std::to_array<UnsupportedType>({
-    {"hymba",
-     "attention and a scan side by side in a layer, learned tokens before each text, and "
-     "keys of another layer"},
     {"bamba", "attention among layers of Mamba-2"},
     {"granitemoehybrid", "attention among layers of Mamba-2, and factors of its branches"},
     {"nemotron_h", "layers of one branch, of Mamba-2, attention, MLP or experts"},

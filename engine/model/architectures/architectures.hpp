@@ -49,6 +49,7 @@ struct ModelArchitecture {
   ARCHITECTURE(falcon_mamba, "falcon_mamba", "FalconMambaForCausalLM") \
   ARCHITECTURE(mamba2, "mamba2", "Mamba2ForCausalLM")                  \
   ARCHITECTURE(jamba, "jamba", "JambaForCausalLM")                     \
+  ARCHITECTURE(hymba, "hymba", "HymbaForCausalLM")                     \
   ARCHITECTURE(gpt_neox, "gpt_neox", "GPTNeoXForCausalLM")             \
   ARCHITECTURE(gpt2, "gpt2", "GPT2LMHeadModel")
 

@@ -51,13 +51,13 @@ constexpr auto kKeys = std::to_array<ConfigKeys>({
     {"embedding_initializer_range initializer_range rescale_prenorm_residual ssm_cfg.A_init_range",
      KeyUse::no_effect, "initial weights of a fresh model, which are this engine's own"},
     {"_attn_implementation _attn_implementation_autoset _sliding_window_pattern "
-     "attn_implementation cache_implementation chunk_size chunk_size_feed_forward "
-     "gradient_checkpointing "
+     "attn_implementation attn_implementation_new cache_implementation "
+     "calc_logits_for_entire_prompt chunk_size chunk_size_feed_forward gradient_checkpointing "
      "fused_add_norm is_decoder is_encoder_decoder n_ctx output_attentions output_hidden_states "
      "output_past "
      "output_router_logits pretraining_tp reorder_and_upcast_attn return_dict "
      "tie_encoder_decoder tie_last_hidden_states torchscript use_associative_scan use_bfloat16 "
-     "use_cache use_mamba_kernels use_mambapy num_logits_to_keep",
+     "use_cache use_mamba_kernels use_mambapy num_logits_to_keep seq_length",
      KeyUse::no_effect, "how transformers runs the model and what it returns"},
     {"classifier_dropout id2label label2id num_labels problem_type summary_activation "
      "summary_first_dropout summary_proj_to_labels summary_type summary_use_proj",

@@ -186,6 +186,9 @@ const std::map<std::string, std::string>& published_configs() {
       {"jamba", R"("num_key_value_heads": 2, "rms_norm_eps": 1e-6, "num_experts": 4,
                    "attn_layer_period": 3, "attn_layer_offset": 1, "mamba_expand": 1,
                    "mamba_d_state": 5)"},
+      {"hymba", R"("num_key_value_heads": 2, "rms_norm_eps": 1e-6, "num_memory_tokens": 5,
+                    "sliding_window": 7, "global_attn_idx": [0], "kv_reuse_group": [[1, 2]],
+                    "mamba_d_state": 5, "tie_word_embeddings": true)"},
       {"falcon_mamba", R"("expand": 1.5, "state_size": 8, "conv_kernel": 2)"},
   };
   return configs;

@@ -136,6 +136,12 @@ Json config_with_all(const ModelArchitecture& architecture) {
   if (architecture.model_type == "glm4_moe") {
     config["head_dim"] = 128;  // That of its class is odd in half.
   }
+  if (architecture.model_type == "hymba") {  // Its files give all sizes.
+    config.update(Json::parse(R"({"vocab_size": 160, "hidden_size": 50, "intermediate_size": 40,
+      "num_hidden_layers": 4, "num_attention_heads": 5, "num_key_value_heads": 1,
+      "max_position_embeddings": 128, "orig_max_position_embeddings": 32, "rope_type": "ntk",
+      "tie_word_embeddings": true})"));
+  }
   Json scaling = {{"rope_type", "yarn"}, {"factor", 2.0}};
   if (architecture.model_type == "phi3") {
     scaling = {{"rope_type", "longrope"},

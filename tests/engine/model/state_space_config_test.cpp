@@ -1,12 +1,15 @@
 // Configurations of state spaces, in transformers' keys and in those of the original program.
 
 #include <catch2/catch.hpp>
+#include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/model/architectures/architectures.hpp"
+#include "engine/model/blocks/state_space/hybrid_heads_block.hpp"
 #include "engine/model/blocks/state_space/mamba2_block.hpp"
 #include "engine/model/blocks/state_space/mamba_block.hpp"
 #include "engine/model/config_json/dialects.hpp"
@@ -35,6 +38,27 @@ std::string refusal_of(const std::string& text) {
   CHECK(spec.error().message.find('\n') == std::string::npos);
   CHECK(spec.error().message.starts_with("c.json: "));
   return spec.error().message;
+}
+
+/// The keys of Hymba's published files.
+Json hymba() {
+  return Json::parse(R"({"architectures": ["HymbaForCausalLM"], "attention_dropout": 0.0,
+    "attn_hidden_size": -1, "attn_implementation": "flex", "attn_implementation_new": "flex",
+    "auto_map": {}, "bos_token_id": 1, "calc_logits_for_entire_prompt": false,
+    "conv_dim": {"0": 100, "1": 100, "2": 100, "3": 100}, "eos_token_id": 2,
+    "global_attn_idx": [0, 3], "hidden_act": "silu", "hidden_size": 50, "initializer_range": 0.02,
+    "intermediate_size": 40, "kq_head_dim": -1, "kq_norm": "none", "kv_reuse_every_i_layer": -1,
+    "kv_reuse_group": [[1, 2]], "kv_weight_reuse": false, "layer_type": ["h", "h", "h", "h"],
+    "mamba_conv_bias": true, "mamba_d_conv": 4, "mamba_d_state": 8, "mamba_dt_rank": 6,
+    "mamba_expand": 2, "mamba_inner_layernorms": true, "mamba_proj_bias": false,
+    "max_position_embeddings": 128, "memory_tokens_interspersed_every": 0,
+    "mlp_hidden_act": "silu", "model_type": "hymba", "num_attention_heads": 5, "num_experts": 1,
+    "num_experts_per_tok": 1, "num_hidden_layers": 4, "num_key_value_heads": 1, "num_mamba": 1,
+    "num_memory_tokens": 3, "orig_max_position_embeddings": 32, "output_router_logits": false,
+    "pad_token_id": 0, "rms_norm_eps": 1e-6, "rope": true, "rope_theta": 10000.0,
+    "rope_type": "ntk", "router_aux_loss_coef": 0.001, "seq_length": 128, "sliding_window": 5,
+    "tie_word_embeddings": true, "torch_dtype": "bfloat16", "transformers_version": "4.44.0",
+    "use_cache": false, "use_mamba_kernels": true, "v_head_dim": 20, "vocab_size": 160})");
 }
 
 const Mamba2Spec& mixer_of(const ModelSpec& spec) {
@@ -68,10 +92,6 @@ TEST_CASE("state space config: what is not supported is named with a way out",
       {"mamba2", {{"rms_norm", false}}, "rms_norm is false"},
       {"mamba2", {{"norm_before_gate", true}}, "norm_before_gate is true"},
       {"mamba", {{"attn_layer_idx", {1}}}, "attn_layer_idx is [1]"},
-      {"mamba",
-       {{"model_type", "hymba"}},
-       "model_type \"hymba\" is not supported, whose models have attention and a scan side by "
-       "side"},
       {"mamba2",
        {{"model_type", "bamba"}},
        "model_type \"bamba\" is not supported, whose models have attention among layers of "
@@ -85,6 +105,64 @@ TEST_CASE("state space config: what is not supported is named with a way out",
     const std::string found = refusal_of(config.dump());
     INFO(found);
     CHECK(found.find(row.part) != std::string::npos);
+  }
+}
+
+TEST_CASE("state space config: Hymba's published keys are all read", "[engine][state_space]") {
+  const auto spec = spec_from_config(hymba().dump(), "c.json", 0);
+  INFO((spec.ok() ? "" : spec.error().message));
+  REQUIRE(spec.ok());
+  CHECK(spec->unread_keys == std::vector<std::string>());
+  CHECK(spec->prefix == "model.memory_tokens");
+  CHECK(spec->prefix_tokens == 3);
+  CHECK(spec->ropes.at(0).theta == Approx(10000.0 * std::pow(7.0, 10.0 / 8.0)));
+  const auto heads = [&](std::size_t layer) -> const HybridHeadsSpec& {
+    return block_of<HybridHeadsSpec>(spec->layers.at(layer));
+  };
+  // A query sees `sliding_window` keys before its own.
+  CHECK(heads(0).window == 0);
+  CHECK(heads(1).window == 6);
+  CHECK(heads(1).makes_keys());
+  CHECK(heads(1).readers == 1);
+  CHECK(heads(2).keys_of == "model.layers.1.");
+  CHECK(heads(3).makes_keys());
+}
+
+TEST_CASE("state space config: what Hymba's layers have no form for is named",
+          "[engine][state_space]") {
+  const std::vector<std::pair<Json, const char*>> rows = {
+      {{{"num_attention_heads", 4}}, "num_attention_heads is 4: it must divide hidden_size 50"},
+      {{{"num_attention_heads", 10}}, "heads of an even width"},
+      {{{"num_key_value_heads", 2}}, "5 is not a multiple of num_key_value_heads 2"},
+      {{{"kv_reuse_group", {{0, 1}}}}, "of layers 0 and 1 one alone is in global_attn_idx"},
+      {{{"kv_reuse_group", {{1, 3}}}}, "kv_reuse_group has [1,3]"},
+      {{{"kv_reuse_group", {{1}}}}, "kv_reuse_group has [1]"},
+      {{{"kv_reuse_group", {{1, 2}, {2, 3}}}}, "kv_reuse_group has [2,3]"},
+      {{{"kv_reuse_group", 2}}, "kv_reuse_group has null"},
+      {{{"global_attn_idx", {4}}}, "global_attn_idx has layer 4 of 4 layers"},
+      {{{"layer_type", {"h", "m", "h", "h"}}}, "layer_type is not a list of \"h\", one per layer"},
+      {{{"layer_type", {"h"}}}, "layer_type is not a list of \"h\", one per layer"},
+      {{{"mamba_inner_layernorms", false}}, "mamba_inner_layernorms is false"},
+      {{{"num_mamba", 2}}, "num_mamba is 2: a layer has one scan here; set it to 1"},
+      {{{"num_experts", 8}}, "num_experts is 8"},
+      {{{"kq_norm", "rms"}}, "kq_norm is \"rms\""},
+      {{{"kv_weight_reuse", true}}, "kv_weight_reuse is true"},
+      {{{"kv_reuse_every_i_layer", 2}}, "kv_reuse_every_i_layer is 2"},
+      {{{"memory_tokens_interspersed_every", 64}}, "memory_tokens_interspersed_every is 64"},
+      {{{"v_head_dim", 10}}, "v_head_dim is 10, but"},
+      {{{"conv_dim", {{"0", 90}}}}, "conv_dim has 90"},
+      {{{"rope_type", "yarn"}}, "rope_type is \"yarn\""},
+      {{{"rope", false}}, "rope is false"},
+      {{{"max_position_embeddings", 16}}, "less than orig_max_position_embeddings"},
+      {{{"hidden_act", "gelu"}}, "hidden_act"},
+      {{{"mamba_d_conv", 9}}, "9 taps: 1 to 8 are supported"},
+      {{{"sliding_window", -1}}, "sliding_window"}};
+  for (const auto& [changes, part] : rows) {
+    Json config = hymba();
+    config.update(changes);
+    const std::string found = refusal_of(config.dump());
+    INFO(found);
+    CHECK(found.find(part) != std::string::npos);
   }
 }
 

@@ -54,10 +54,11 @@ inline void fill_state_space(const nlohmann::json& entry, const Parameter& param
     const auto more = entry.at(key).get<float>();
     std::transform(out.begin(), out.end(), out.begin(), [=](float x) { return x + more; });
   };
-  if (parameter.name.ends_with("dt_proj.bias") || parameter.name.ends_with("dt_bias")) {
+  if (parameter.name.ends_with("dt_proj.bias") || parameter.name.ends_with("dt_proj.0.bias") ||
+      parameter.name.ends_with("dt_bias")) {
     shift("step_shift");
   }
-  if (parameter.name.ends_with("A_log")) {
+  if (parameter.name.ends_with("A_log") || parameter.name.ends_with("A_log.0")) {
     shift("rate_shift");
   }
 }

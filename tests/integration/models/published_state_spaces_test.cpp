@@ -24,6 +24,7 @@ struct Family {
   int layers, scans;    ///< All, and those that have one.
   std::string layer;    ///< Prefix of a layer with a scan.
   Words projections;    ///< Its linear maps.
+  bool packs = true;    ///< Rows may have several texts.
 };
 
 const std::vector<Family>& families() {
@@ -35,7 +36,18 @@ const std::vector<Family>& families() {
        "backbone.layers.1.mixer.",
        {"in_proj", "x_proj", "dt_proj", "out_proj"}},
       {"mamba2_129", 2, 2, "backbone.layers.1.mixer.", {"in_proj", "out_proj"}},
-      {"jamba", 4, 3, "model.layers.1.mamba.", {"in_proj", "x_proj", "dt_proj", "out_proj"}}};
+      {"jamba", 4, 3, "model.layers.1.mamba.", {"in_proj", "x_proj", "dt_proj", "out_proj"}},
+      {"hymba_packed",
+       4,
+       4,
+       "model.layers.1.mamba.",
+       {"in_proj", "x_proj.0", "dt_proj.0", "out_proj"}},
+      {"hymba_70",
+       4,
+       4,
+       "model.layers.1.mamba.",
+       {"in_proj", "x_proj.0", "dt_proj.0", "out_proj"},
+       false}};
   return all;
 }
 
@@ -62,7 +74,14 @@ const RunSite& site_of(const Family& family) {
 }
 
 const Family& any_family() {
-  const auto index = GENERATE(as<std::size_t>(), 0, 1, 2, 3);
+  const auto index = GENERATE(as<std::size_t>(), 0, 1, 2, 3, 4, 5);
+  return families()[index];
+}
+
+/// Of those whose rows may have several texts.
+const Family& any_packed_family() {
+  const auto index = GENERATE(as<std::size_t>(), 0, 1, 2, 3, 4);
+  REQUIRE(families()[index].packs);
   return families()[index];
 }
 
@@ -164,7 +183,7 @@ TEST_CASE("published state spaces: export and convert keep every byte, evaluatio
 
 TEST_CASE("published state spaces: conversations and preferences have the same bits on two ranks",
           "[integration][published][state_space][sft][preference][P1]") {
-  const Family& family = any_family();
+  const Family& family = any_packed_family();
   CAPTURE(family.fixture);
   check_rows(family, {.row_length = 32, .documents = 100}, joined(kShort, {"objective.name=sft"}));
   check_rows(family, {.kind = "preference", .row_length = 32, .documents = 60, .weights = false},
@@ -173,7 +192,7 @@ TEST_CASE("published state spaces: conversations and preferences have the same b
 
 TEST_CASE("published state spaces: unlearning has the same bits on two ranks",
           "[integration][published][state_space][unlearning][P1]") {
-  const Family& family = any_family();
+  const Family& family = any_packed_family();
   CAPTURE(family.fixture);
   const RunSite site;
   write_rows(site / "retain", {.row_length = 32, .documents = 60, .weights = false});
@@ -193,7 +212,7 @@ TEST_CASE("published state spaces: unlearning has the same bits on two ranks",
 
 TEST_CASE("published state spaces: multiple choice has the same scores at any number of ranks",
           "[integration][published][state_space][choices][P1]") {
-  const Family& family = any_family();
+  const Family& family = any_packed_family();
   CAPTURE(family.fixture);
   const RunSite& site = site_of(family);
   std::string lines;
@@ -256,8 +275,14 @@ TEST_CASE("published state spaces: what is not supported is one line, typed at t
       {"mamba2_129", {{"norm_before_gate", true}}, {"norm_before_gate is true", "set it to false"}},
       {"mamba_70", {{"conv_kernel", 9}}, {"9 taps: 1 to 8 are supported"}},
       {"mamba_70",
-       {{"model_type", "hymba"}},
-       {"model_type \"hymba\" is not supported", "side by side", "mamba, falcon_mamba"}},
+       {{"model_type", "bamba"}},
+       {"model_type \"bamba\" is not supported", "among layers of Mamba-2", "mamba, falcon_mamba"}},
+      {"hymba_70", {{"num_attention_heads", 4}}, {"num_attention_heads is 4", "hidden_size 50"}},
+      {"hymba_70", {{"num_key_value_heads", 2}}, {"5 is not a multiple of num_key_value_heads 2"}},
+      {"hymba_70", {{"kv_reuse_group", {{0, 1}}}}, {"layers 0 and 1", "global_attn_idx"}},
+      {"hymba_70", {{"kv_reuse_group", {{2, 4}}}}, {"kv_reuse_group has [2,4]", "follow one"}},
+      {"hymba_70", {{"layer_type", {"h", "a", "h", "h"}}}, {"layer_type is not a list of \"h\""}},
+      {"hymba_70", {{"v_head_dim", 10}}, {"v_head_dim is 10", "make 20"}},
       {"jamba", {{"attn_layer_offset", 4}}, {"attn_layer_offset is 4 of attn_layer_period 4"}}};
   for (const Row& row : rows) {
     nlohmann::json config =
@@ -269,6 +294,21 @@ TEST_CASE("published state spaces: what is not supported is one line, typed at t
     check_mistake(site, RunSite::run_words(kShort), joined({"tiny.json"}, row.parts));
     check_mistake(site, {"describe", "tiny.json"}, joined({"tiny.json"}, row.parts));
   }
+}
+
+TEST_CASE(
+    "published state spaces: rows of several texts and learned tokens before each are refused",
+    "[integration][published][state_space][mistakes]") {
+  const Family& family = families().back();
+  REQUIRE(!family.packs);
+  const RunSite& site = site_of(family);
+  write_bytes(site / "letters.jsonl", R"({"question": "?", "choices": ["a", "b"], "answer": 0})");
+  check_mistake(site, {"eval", "runs/alone", "--ranks", "1", "--choices", "letters.jsonl"},
+                {"eval.choices", "3 learned tokens before each text"});
+  const RowSite rows({.row_length = 32, .documents = 100});
+  write_run_file(rows, fmt::format("from = \"{}\"", (site / "model").string()));
+  check_mistake(rows, RunSite::run_words(joined(kShort, {"objective.name=sft"})),
+                {"objective.name", "3 learned tokens before each text", "pretrain"});
 }
 
 }  // namespace train::test::published_state_spaces_test
