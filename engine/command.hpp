@@ -24,6 +24,7 @@ enum class LaneRows : std::uint8_t {
   training,    ///< Rows of a step, from the stream that the objective's pass reads.
   validation,  ///< Rows that evaluations read.
   questions,   ///< Scored documents.
+  texts,       ///< Texts that are continued, one a lane.
   documents,   ///< All documents that need a reference, in the data's order; as many lanes as a
                ///< step.
 };
@@ -40,6 +41,7 @@ enum class GradientUse : std::uint8_t {
 enum class LossUse : std::uint8_t {
   summed,      ///< Losses, added up over all lanes.
   scores,      ///< Log-probabilities of the lane's documents (DocumentScores).
+  tokens,      ///< The next token of the lane's text (SampledTokens).
   references,  ///< Log-probabilities of its documents, kept as the reference's.
   compared,    ///< The tensors that the objective's pass over the same rows is compared with, kept.
   block_sums,  ///< None: the blocks' sums, added up over all lanes for the pass over the same rows.
@@ -64,7 +66,7 @@ struct PassPlan {
   [[nodiscard]] constexpr bool evaluates() const { return rows == LaneRows::validation; }
   /// True if the pass comes after a step and is not a part of one.
   [[nodiscard]] constexpr bool after_step() const {
-    return evaluates() || rows == LaneRows::questions;
+    return evaluates() || rows == LaneRows::questions || rows == LaneRows::texts;
   }
 };
 
@@ -79,10 +81,20 @@ inline constexpr PassPlan kReference = {.name = {"reference", "ComputeReference"
                                         .index = 2,
                                         .rows = LaneRows::documents,
                                         .loss = LossUse::references};
+inline constexpr PassPlan kSampling = {.name = {"sample", "SampleTokens"},
+                                       .index = 3,
+                                       .rows = LaneRows::texts,
+                                       .loss = LossUse::tokens};
 inline constexpr PassPlan kTrainStep = {
-    .name = {"train_step", "TrainStep"}, .index = 3, .gradient = GradientUse::applied};
+    .name = {"train_step", "TrainStep"}, .index = 4, .gradient = GradientUse::applied};
 inline constexpr PassPlan kNonfiniteSearch = {
-    .name = {"find_nonfinite", "FindNonfinite"}, .index = 4, .gradient = GradientUse::searched};
+    .name = {"find_nonfinite", "FindNonfinite"}, .index = 5, .gradient = GradientUse::searched};
+
+/// The text of a lane that is continued.
+struct LaneText {
+  std::int64_t tokens = 0;  ///< Of the text so far, of which the lane has the last ones.
+  std::int64_t vocab = 0;   ///< Ids at and above it are never chosen.
+};
 
 /// Names one lane of one command; `slot` holds its tokens.
 struct LaneWork {
@@ -92,6 +104,7 @@ struct LaneWork {
   std::int32_t slot = 0;
   std::int64_t round = 0;     ///< Round of this rank's lanes (LaneSchedule).
   std::uint64_t command = 0;  ///< Number of the command in the conductor's stream.
+  LaneText text = {};         ///< Of LaneRows::texts.
 };
 
 /// Shared memory that a unit's group has reserved for the unit's pass.

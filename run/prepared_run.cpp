@@ -118,6 +118,7 @@ Status look_at_start(PreparedRun& run) {
   const MetricsEnd metrics = step > 0 ? run.files->metrics.end_at(step) : MetricsEnd();
   run.start.evaluation_missed = step > 0 && !metrics.evaluated;
   run.start.choices_missed = step > 0 && !metrics.answered;
+  run.start.samples_missed = step > 0 && !metrics.sampled;
   const configs::StopAfter& stop = run.config().train.stop_after;
   run.start.early_stop = EarlyStop({.metric = stop.metric, .patience = stop.patience});
   if (step > 0 && run.start.early_stop.used()) {
@@ -268,7 +269,8 @@ std::int64_t PreparedRun::first_step() const {
 bool PreparedRun::nothing_to_do() const {
   return (first_step() >= config().run.steps || start.early_stop.over()) &&
          (config().eval.interval_steps == 0 || !start.evaluation_missed) &&
-         (configs::choices_interval(config().eval) == 0 || !start.choices_missed);
+         (configs::choices_interval(config().eval) == 0 || !start.choices_missed) &&
+         (plan.samples == nullptr || !start.samples_missed);
 }
 
 Result<PreparedRun> prepare_run(RunPlan plan, const StartChoices& choices,
@@ -432,6 +434,7 @@ Result<std::unique_ptr<RunReport>> open_empty_report(const PreparedRun& run) {
        .tokens_per_step = tokens_per_step(run.config()),
        .eval_interval = run.config().eval.interval_steps,
        .choices_interval = configs::choices_interval(run.config().eval),
+       .samples_interval = run.plan.samples ? run.config().run.sample_interval_steps : 0,
        .rows = data::LaneSource::row_count(run.plan.data),
        .flops_per_token = engine::flops_per_token(options.model, options.seq_len),
        .peak_flops = run.reporting.peak_flops * static_cast<double>(run.config().parallel.nodes),
@@ -441,6 +444,7 @@ Result<std::unique_ptr<RunReport>> open_empty_report(const PreparedRun& run) {
            },
        .bytes_per_token = run.plan.data->bytes_per_token(),
        .data = run.plan.data,
+       .samples = run.plan.samples,
        .units = unit_names(options),
        .optimizer = engine::optimizer_of(options),
        .objective_metrics = metric_names(run.plan),
@@ -466,6 +470,21 @@ Result<std::unique_ptr<RunReport>> open_report(const PreparedRun& run) {
   return report;
 }
 
+namespace {
+
+TextSampling::Options sampling_of(const RunPlan& plan) {
+  if (plan.samples == nullptr) {
+    return {};
+  }
+  return {.prompts = plan.samples->prompts(),
+          .tokens = plan.config.run.sample_tokens,
+          .ends = plan.samples->codec().ends(),
+          .vocab = plan.samples->codec().vocab(),
+          .context = plan.engine.seq_len};
+}
+
+}  // namespace
+
 RunProgram::Options program_of(const PreparedRun& run) {
   const data::ReferenceRows reference = run.plan.data->reference_rows();
   const std::int64_t interval = run.config().checkpoint.interval_steps;
@@ -482,9 +501,12 @@ RunProgram::Options program_of(const PreparedRun& run) {
           steps_left_of_job(run.config().run.steps_per_job, run.job_first_step, run.first_step()),
       .eval_interval = run.config().eval.interval_steps,
       .choices_interval = configs::choices_interval(run.config().eval),
+      .samples_interval = run.plan.samples ? run.config().run.sample_interval_steps : 0,
+      .sampling = sampling_of(run.plan),
       .checkpoint_interval = run.config().checkpoint.interval_steps,
       .evaluation_missed = run.start.evaluation_missed,
       .choices_missed = run.start.choices_missed,
+      .samples_missed = run.start.samples_missed,
       .first_step_saved = run.start.checkpoint && run.start.checkpoint->step == run.first_step(),
       .save_missed = interval > 0 && run.first_step() / interval * interval > saved,
       .early_stop = run.start.early_stop};

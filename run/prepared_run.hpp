@@ -25,6 +25,7 @@ struct StartPoint {
   std::int64_t references_done = 0;    ///< Commands of the reference sweep already done.
   bool evaluation_missed = false;      ///< First step's, due before the last stop.
   bool choices_missed = false;         ///< First step's answers to eval.choices.
+  bool samples_missed = false;         ///< First step's samples.
   EarlyStop early_stop = EarlyStop();  ///< Has heard the evaluations up to the first step.
 };
 

@@ -103,6 +103,37 @@ std::string scalar_event(std::string_view tag, std::int64_t step, float number) 
   return event;
 }
 
+/// A value with metadata (9) for the plugin of texts and a tensor (8) of one string.
+std::string text_event(std::string_view tag, std::int64_t step, std::string_view text) {
+  constexpr std::uint64_t kString = 7;     // DataType.DT_STRING
+  constexpr std::uint64_t kOfTensors = 2;  // DataClass.DATA_CLASS_TENSOR
+  std::string plugin;
+  append_bytes(plugin, 1, "text");
+  std::string metadata;
+  append_bytes(metadata, 1, plugin);
+  append_key(metadata, 4, Wire::varint);
+  append_varint(metadata, kOfTensors);
+  std::string dimension;
+  append_key(dimension, 1, Wire::varint);
+  append_varint(dimension, 1);
+  std::string shape;
+  append_bytes(shape, 2, dimension);
+  std::string tensor;
+  append_key(tensor, 1, Wire::varint);
+  append_varint(tensor, kString);
+  append_bytes(tensor, 2, shape);
+  append_bytes(tensor, 8, text);
+  std::string value;
+  append_bytes(value, 1, tag);
+  append_bytes(value, 8, tensor);
+  append_bytes(value, 9, metadata);
+  std::string summary;
+  append_bytes(summary, 1, value);
+  std::string event = event_at(step);
+  append_bytes(event, 5, summary);
+  return event;
+}
+
 /// Files are read in name order: a second one within the same second must sort after the first.
 std::filesystem::path free_name(const std::filesystem::path& directory) {
   const std::string name =
@@ -141,6 +172,10 @@ Status TensorboardWriter::begin(std::int64_t first_step) {
 
 void TensorboardWriter::scalar(std::string_view tag, std::int64_t step, float value) {
   record(scalar_event(tag, step, value));
+}
+
+void TensorboardWriter::text(std::string_view tag, std::int64_t step, std::string_view text) {
+  record(text_event(tag, step, text));
 }
 
 void TensorboardWriter::record(std::string_view event) {

@@ -9,7 +9,7 @@
 
 namespace train::storage {
 
-/// Writes scalars to an event file for TensorBoard. Format: storage/README.md.
+/// Writes scalars and texts to an event file for TensorBoard. Format: storage/README.md.
 ///
 /// Threading: not thread-safe. Each record is one write(2), so readers see it at once and a killed
 /// process leaves whole records; none is fsynced (curves are not checkpoints). Records that cannot
@@ -23,8 +23,11 @@ class TensorboardWriter {
   /// curve. Errors: the file cannot be written (user).
   Status begin(std::int64_t first_step = 0);
 
-  /// The wall time is the current time.
+  /// The wall time of scalars and texts is the current time.
   void scalar(std::string_view tag, std::int64_t step, float value);
+
+  /// `text`: Markdown in UTF-8, shown by TensorBoard's text dashboard.
+  void text(std::string_view tag, std::int64_t step, std::string_view text);
 
   [[nodiscard]] const std::filesystem::path& path() const { return file_.path(); }
 

@@ -161,6 +161,17 @@ struct ConductorState {
     }
   }
 
+  void tokens_heard(const TokensSampled& event) {
+    const auto heard = agreement_.hear(event, peers_.ranks.size());
+    if (!heard) {
+      return;
+    }
+    if (const auto texts = program_->sampled(*heard); texts && reports_.nonfinite.empty()) {
+      tell_listeners(*texts);
+    }
+    pump();
+  }
+
   void step_finished(const StepFinished& event) {
     if (event.nonfinite) {
       if (reports_.nonfinite.empty()) {
@@ -322,6 +333,7 @@ ConductorActor::behavior_type conductor_behavior(ConductorSelf self,
       [state](const CommandFinished& message) { state->command_finished(message); },
       [state](const StepFinished& event) { state->step_heard(event); },
       [state](const EvaluationFinished& event) { state->evaluation_heard(event); },
+      [state](const TokensSampled& event) { state->tokens_heard(event); },
       [state](const CheckpointWritten& event) {
         state->reports_.save_failure.clear();
         state->reports_.published = event.step;

@@ -25,6 +25,13 @@ using run::StepFinished;
 /// their documents, and passes one message on for all of them.
 using run::EvaluationFinished;
 
+/// Compute stream of every rank -> conductor: The next token of each text of the rank is chosen.
+/// The conductor joins the ranks' messages; the next tokens, or the next command, follow from them.
+using run::TokensSampled;
+
+/// Conductor -> reporter: The texts sampled after a step (`run.sample_interval_steps`) are over.
+using run::TextsSampled;
+
 /// Index -> conductor -> reporter: A checkpoint is published and recorded.
 using run::CheckpointWritten;
 

@@ -21,11 +21,11 @@ void add_messages(caf::actor_system_config& config) {
 void register_messages(caf::actor_system_config& config) {
   // Commands, events, and messages of the cluster.
   add_messages<Command, WriteSnapshot, CommandFinished>(config);
-  add_messages<StepFinished, EvaluationFinished, CheckpointWritten, ShardWritten, ShardOrder,
-               ShardDone, CheckpointLocal, SaveFinished, CheckpointFailed, CheckpointSkipped,
-               NonfiniteFound, RankStopped, RankFailed, ReportFailed, StopRequested, RunFinished,
-               RankObserved, ObservedWait, ObservedStream, ObservedChannel, ObservedQueue,
-               ObservationTaken>(config);
+  add_messages<StepFinished, EvaluationFinished, TokensSampled, TextsSampled, CheckpointWritten,
+               ShardWritten, ShardOrder, ShardDone, CheckpointLocal, SaveFinished, CheckpointFailed,
+               CheckpointSkipped, NonfiniteFound, RankStopped, RankFailed, ReportFailed,
+               StopRequested, RunFinished, RankObserved, ObservedWait, ObservedStream,
+               ObservedChannel, ObservedQueue, ObservationTaken>(config);
   add_messages<JoinCluster, Assignment, WorkerReady, WorkerFailed, Refused, WorkerExited, NodeSteps,
                NodeJoined, TakePosition, RestoreMemory, MemoryRestored, StartRanks, GenerationOver,
                NodeIdle, MemoryOrigin, Shutdown, RendezvousSet, RendezvousGet, RendezvousAnswer>(

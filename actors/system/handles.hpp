@@ -14,6 +14,8 @@ struct Command;
 struct ShardWritten;
 struct StepFinished;
 struct EvaluationFinished;
+struct TokensSampled;
+struct TextsSampled;
 struct CheckpointWritten;
 struct CheckpointFailed;
 struct RankFailed;
@@ -33,16 +35,18 @@ using run::RankObserved;
 using run::RunFinished;
 using run::ShardWritten;
 using run::StepFinished;
+using run::TextsSampled;
+using run::TokensSampled;
 
 template <class... Messages>
 using Accepts = caf::typed_actor<caf::reacts_to<Messages>...>;
 
 using ConductorActor =
     Accepts<struct ConnectConductor, struct CommandFinished, StepFinished, EvaluationFinished,
-            CheckpointWritten, struct CheckpointLocal, CheckpointFailed, struct SaveFinished,
-            struct NonfiniteFound, struct RankStopped, RankFailed, struct LauncherLost,
-            struct CauseTimeout, struct DrainTimeout, struct ReportFailed, struct StopRequested,
-            struct NodesReturned, struct ReportDrained>;
+            TokensSampled, CheckpointWritten, struct CheckpointLocal, CheckpointFailed,
+            struct SaveFinished, struct NonfiniteFound, struct RankStopped, RankFailed,
+            struct LauncherLost, struct CauseTimeout, struct DrainTimeout, struct ReportFailed,
+            struct StopRequested, struct NodesReturned, struct ReportDrained>;
 
 using RankActor =
     Accepts<struct ConnectRank, Command, struct LaneReady, struct LaneEnqueued, struct LaneFinished,
@@ -90,14 +94,14 @@ using IndexActor = Accepts<struct ConnectIndex, WriteSnapshot, ShardWritten, Sha
 
 /// Receives the events of a run. Answers CloseReport, once its remaining work is done, by
 /// ReportDrained under its own identity; the end of the run waits for that.
-using RunListener = Accepts<StepFinished, EvaluationFinished, CheckpointWritten, CheckpointFailed,
-                            CheckpointSkipped, StopRequested, struct CloseReport>;
+using RunListener = Accepts<StepFinished, EvaluationFinished, TextsSampled, CheckpointWritten,
+                            CheckpointFailed, CheckpointSkipped, StopRequested, struct CloseReport>;
 
 /// Listener with its name in the text of a failure.
 using NamedListener = std::pair<std::string, RunListener>;
 
 using ReporterActor =
-    Accepts<struct ConnectReporter, ReportFailed, StepFinished, EvaluationFinished,
+    Accepts<struct ConnectReporter, ReportFailed, StepFinished, EvaluationFinished, TextsSampled,
             CheckpointWritten, CheckpointFailed, CheckpointSkipped, StopRequested, CloseReport>;
 
 /// Reports the rank's progress to the observer; one per rank.

@@ -70,7 +70,10 @@ void want_lanes(BatchSelf self, const RankContext& context, const PrepareLanes& 
                                     .lane = *lane,
                                     .slot = -1,
                                     .round = round,
-                                    .command = message.command});
+                                    .command = message.command,
+                                    .text = message.pass.rows == engine::LaneRows::texts
+                                                ? context->texts.of(*lane)
+                                                : engine::LaneText()});
     }
   }
   read_wanted(self, context);

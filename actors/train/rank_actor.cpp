@@ -139,6 +139,12 @@ void Rank::begin_pass(const Command& command) const {
   if (pass.searches()) {
     return start_lanes(command);
   }
+  if (pass.rows == engine::LaneRows::texts) {
+    context->texts.take({.lengths = command.text_lengths,
+                         .tokens = command.text_tokens,
+                         .vocab = command.text_vocab,
+                         .context = context->engine->options().seq_len});
+  }
   if (pass.loss == engine::LossUse::references && command.step == context->references_done) {
     context->compute->enqueue([engine = context->engine.get()] {  // First work of the stream.
       engine->reference().note_weights(engine->state().digest());
@@ -233,6 +239,8 @@ void Rank::pass_finished() const {
       return report([command](RankRuntime& rank) { return evaluation_event(rank, command.step); });
     case engine::LossUse::scores:
       return report([command](RankRuntime& rank) { return choices_event(rank, command.step); });
+    case engine::LossUse::tokens:
+      return report([command](RankRuntime& rank) { return tokens_event(rank, command.step); });
     case engine::LossUse::references:
     case engine::LossUse::compared:
       return take_reference(command);

@@ -52,7 +52,7 @@ std::string StoppedText::shown_of(const std::string& added, bool at_end) {
   return shown;
 }
 
-TextWriter::TextWriter(const TrainedModel& model, const TextCodec& codec, std::int64_t threads,
+TextWriter::TextWriter(const TrainedModel& model, const run::TextCodec& codec, std::int64_t threads,
                        std::int64_t texts_at_once, engine::CacheForm cache)
     : codec_(codec),
       stream_(kernels::make_thread_stream("compute", run::resolve_threads(threads))),

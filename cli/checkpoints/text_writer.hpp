@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "base/result.hpp"
-#include "cli/checkpoints/text_codec.hpp"
 #include "cli/checkpoints/trained_model.hpp"
 #include "engine/generate/text_generator.hpp"
+#include "run/model/text_codec.hpp"
 
 namespace train::cli {
 
@@ -21,7 +21,7 @@ namespace train::cli {
 /// this object.
 class StoppedText {
  public:
-  StoppedText(const TextCodec& codec, std::span<const std::int32_t> prompt,
+  StoppedText(const run::TextCodec& codec, std::span<const std::int32_t> prompt,
               const std::vector<std::string>& stops)
       : tokens_(codec, prompt), stops_(&stops) {}
 
@@ -34,7 +34,7 @@ class StoppedText {
  private:
   [[nodiscard]] std::string shown_of(const std::string& added, bool at_end);
 
-  TextCodec::Stream tokens_;
+  run::TextCodec::Stream tokens_;
   const std::vector<std::string>* stops_;
   std::string held_;
   bool stopped_ = false;
@@ -60,7 +60,7 @@ struct WrittenToken {
 /// Borrows model and codec, which must outlive this object.
 class TextWriter {
  public:
-  TextWriter(const TrainedModel& model, const TextCodec& codec, std::int64_t threads,
+  TextWriter(const TrainedModel& model, const run::TextCodec& codec, std::int64_t threads,
              std::int64_t texts_at_once, engine::CacheForm cache = engine::CacheForm::expanded);
 
   /// Called for every token of each text; false ends that text.
@@ -71,7 +71,7 @@ class TextWriter {
   void write(const TextRequest& request, const OnToken& written);
 
  private:
-  const TextCodec& codec_;
+  const run::TextCodec& codec_;
   std::unique_ptr<kernels::Stream> stream_;
   engine::TextGenerator generator_;
 };

@@ -12,12 +12,12 @@
 #include "checkpoint/models/published_weights.hpp"
 #include "cli/checkpoints/config_warnings.hpp"
 #include "cli/checkpoints/stored_run.hpp"
-#include "cli/checkpoints/text_codec.hpp"
 #include "cli/checkpoints/text_writer.hpp"
 #include "cli/options.hpp"
 #include "data/prepare/prepare.hpp"
 #include "run/directory/run_events.hpp"
 #include "run/model/model_files.hpp"
+#include "run/model/text_codec.hpp"
 #include "run/plan/run_plan.hpp"
 
 namespace train::cli {
@@ -73,26 +73,6 @@ Result<TrainedModel> load_model_directory(const fs::path& directory, std::int64_
     }
   }
   return model;
-}
-
-std::vector<std::int32_t> encode_bytes(std::string_view text) {
-  std::vector<std::int32_t> tokens;
-  tokens.reserve(text.size() + 1);
-  for (const char letter : text) {
-    tokens.push_back(static_cast<unsigned char>(letter));
-  }
-  if (tokens.empty()) {
-    tokens.push_back(static_cast<std::int32_t>(data::kBytesEndOfText));
-  }
-  return tokens;
-}
-
-std::string show_byte(std::int32_t token) {
-  if (token >= data::kBytesEndOfText || token == '\n') {
-    return "\n";
-  }
-  const bool control = (token < 32 && token != '\t') || token == 127;
-  return std::string(1, control ? '?' : static_cast<char>(token));
 }
 
 Result<TrainedModel> load_model(const fs::path& run, std::optional<std::int64_t> step,

@@ -34,13 +34,6 @@ struct TrainedModel {
 [[nodiscard]] Result<TrainedModel> load_model_directory(const std::filesystem::path& directory,
                                                         std::int64_t context);
 
-/// `bytes` tokenizer for prompts: one token per byte. An empty text becomes one end-of-text token,
-/// so that there is something to continue.
-[[nodiscard]] std::vector<std::int32_t> encode_bytes(std::string_view text);
-
-/// Display form of a token: its byte; end-of-text as a line break; control characters as '?'.
-[[nodiscard]] std::string show_byte(std::int32_t token);
-
 /// Prints a sample from the run's newest checkpoint after run.sample_prompt; no-op if no sample is
 /// requested or the tokenizer is unknown. Blocking.
 void show_sample(const run::PreparedRun& run);

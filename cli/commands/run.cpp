@@ -69,7 +69,8 @@ int finish(const PreparedRun& run, const RunFinished& outcome) {
     return outcome.exit_code;
   }
   log_info(fmt::format("run_finished {}", outcome.text));
-  if (outcome.exit_code == kExitFinished && run.reporting.output == Output::lines) {
+  const bool sampled = run.config().run.sample_interval_steps > 0;  // Of the last step, too.
+  if (outcome.exit_code == kExitFinished && run.reporting.output == Output::lines && !sampled) {
     show_sample(run);
   }
   return outcome.exit_code;
@@ -236,6 +237,7 @@ Result<int> train(const configs::RunConfig& config, const RunOptions& options,
       plan.config.runtime.device, plan.engine.model,
       options.dry_run ? "plan without it by \"actortrain plan\", or set runtime.device = \"cpu\""
                       : "set runtime.device = \"cpu\""));
+  TRAIN_RETURN_IF_ERROR(open_samples(plan));
   if (options.dry_run) {
     warn_of(notes);
     show_dry_run(plan);

@@ -67,8 +67,26 @@ constexpr auto kFields = std::to_array<Field>({
      kMayChange, kFromZeroSteps},
     {KEY(run, sample_prompt), "",
      "Prompt of the sample shown at the end; empty: the end-of-text token.", kMayChange},
-    {KEY(run, sample_tokens), "tokens", "Length of the sample shown at the end; 0: no sample.",
+    {KEY(run, sample_tokens), "tokens",
+     "Largest length of a sample, shown at the end or every `run.sample_interval_steps`; 0: no "
+     "sample.",
      kMayChange, between(0, 1e6)},
+    {KEY(run, sample_interval_steps), "steps",
+     "Sample texts every this many steps, before the first and after the last; 0: only at the end, "
+     "of `run.sample_prompt`.",
+     kMayChange, kFromZeroSteps},
+    {KEY(run, sample_prompts), "",
+     "Texts that the samples continue; with neither these nor `run.sample_chats`: "
+     "`run.sample_prompt`.",
+     kMayChange},
+    {KEY(run, sample_chats), "",
+     "User messages that the samples answer, or JSON lists of messages, in the model's chat "
+     "template.",
+     kMayChange},
+    {KEY(run, sample_temperature), "", "Temperature of the samples; 0: always the likeliest token.",
+     kMayChange, between(0, 100)},
+    {KEY(run, sample_seed), "", "Seed of the samples, as `--seed` of `actortrain generate`.",
+     kMayChange, between(0, kLargestSeed)},
     {KEY(run, tensorboard), "", "Write TensorBoard event files.", kMayChange},
 
     {KEY(model, arch), "",

@@ -4,6 +4,10 @@ namespace train::configs {
 
 void check_evaluation(const RunConfig& config, Rules& rules) {
   const EvalSection& eval = config.eval;
+  rules.refuse_if(config.run.sample_interval_steps > 0 && config.run.sample_tokens == 0,
+                  "run.sample_interval_steps",
+                  "is {}, but run.sample_tokens is 0; give the samples a length, for example 64",
+                  config.run.sample_interval_steps);
   rules.refuse_if(!eval.choices.empty() && choices_interval(eval) == 0, "eval.choices",
                   "has no effect while eval.interval_steps is 0, which never evaluates; set "
                   "eval.choices_interval_steps to answer them alone");

@@ -27,6 +27,15 @@ bool one_process(const RunConfig& config) {
 constexpr auto kTable = std::to_array<IdleKeys>({
     {"run.sample_prompt", [](const RunConfig& c) { return c.run.sample_tokens == 0; },
      "without run.sample_tokens"},
+    {"run.sample_prompts|run.sample_chats|run.sample_temperature|run.sample_seed",
+     [](const RunConfig& c) { return c.run.sample_interval_steps == 0; },
+     "without run.sample_interval_steps"},
+    {"run.sample_prompt",
+     [](const RunConfig& c) {
+       return c.run.sample_interval_steps > 0 &&
+              !(c.run.sample_prompts.empty() && c.run.sample_chats.empty());
+     },
+     "with run.sample_prompts or run.sample_chats"},
     {"model.init_scheme|model.init_std", [](const RunConfig& c) { return !c.model.from.empty(); },
      "with model.from, whose weights training starts from"},
     {"model.init_std",

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace train::configs {
 
@@ -18,6 +19,11 @@ struct RunSection {
   std::int64_t digest_interval_steps = 100;
   std::string sample_prompt;
   std::int64_t sample_tokens = 0;
+  std::int64_t sample_interval_steps = 0;
+  std::vector<std::string> sample_prompts;
+  std::vector<std::string> sample_chats;
+  double sample_temperature = 0.8;
+  std::uint64_t sample_seed = 0;
   bool tensorboard = true;
 };
 

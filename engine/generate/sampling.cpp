@@ -90,6 +90,14 @@ class Weights {
 
 }  // namespace
 
+void cap_logits(std::span<float> logits, float cap) {
+  if (cap > 0.0F) {
+    std::ranges::transform(logits, logits.begin(), [cap](float x) {
+      return cap * static_cast<float>(fixed::tanh(x / cap));
+    });
+  }
+}
+
 std::int32_t sample_token(std::span<const float> logits, std::int64_t vocab,
                           const SamplingOptions& options, std::int64_t position) {
   TRAIN_CHECK(vocab > 0 && static_cast<std::size_t>(vocab) <= logits.size());

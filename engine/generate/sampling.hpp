@@ -12,6 +12,9 @@ struct SamplingOptions {
   std::uint64_t seed = 0;
 };
 
+/// Caps the logits: cap * tanh(logit / cap). 0: no cap.
+void cap_logits(std::span<float> logits, float cap);
+
 /// Picks the token at `position` of the text. Pure function of its arguments (counter-based
 /// generator keyed by (seed, position)). Ties are ordered by token id. `vocab`: ids at and above it
 /// are padding of the model's vocabulary and never chosen.

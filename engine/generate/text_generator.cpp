@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "base/check.hpp"
-#include "base/math/fixed_math.hpp"
 #include "kernels/head/log_probs.hpp"
 
 namespace train::engine {
@@ -139,9 +138,8 @@ void TextGenerator::choose(kernels::Stream& stream, const Pass& pass, const Requ
   for (std::int64_t i = 0; i < rows; ++i) {
     std::span<const float> logits(logits_.as<float>() + i * vocab, static_cast<std::size_t>(vocab));
     if (cap > 0.0F) {
-      capped.resize(logits.size());
-      std::transform(logits.begin(), logits.end(), capped.begin(),
-                     [cap](float x) { return cap * static_cast<float>(fixed::tanh(x / cap)); });
+      capped.assign(logits.begin(), logits.end());
+      cap_logits(capped, cap);
       logits = capped;
     }
     targets_.as<std::int32_t>()[i] =

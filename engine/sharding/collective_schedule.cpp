@@ -131,6 +131,7 @@ std::optional<CollectiveKind> last_collective(const PassPlan& pass) {
     case LossUse::block_sums:
       return CollectiveKind::block_sums;
     case LossUse::scores:  // each rank reports its own documents
+    case LossUse::tokens:  // and its own texts
       break;
   }
   return std::nullopt;

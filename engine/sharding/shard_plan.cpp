@@ -189,8 +189,8 @@ std::string fingerprint(const ShardPlan& plan) {
       plan.eval_lanes().lanes(), plan.reshard_ranks(), plan.gather_buffers(),
       plan.parallel().prefetch_forward, plan.parallel().prefetch_backward, plan.precision().compute,
       plan.precision().reduce, plan.precision().determinism);
-  text += fmt::format(" scored {} radix {}", plan.lanes_of(kScoring).lanes(),
-                      fmt::join(plan.radix(), " "));
+  text += fmt::format(" scored {} sampled {} radix {}", plan.lanes_of(kScoring).lanes(),
+                      plan.lanes_of(kSampling).lanes(), fmt::join(plan.radix(), " "));
   for (const ShardGroup& group : plan.groups()) {
     text += fmt::format("\n{} {} {} {}", group.name, strategy_name(group.strategy),
                         group.weight_parts, group.state_parts);
@@ -241,7 +241,8 @@ ShardPlan::ShardPlan(const Options& options)
       train_lanes_(options.train_lanes, options.parallel.ranks, 0),
       eval_lanes_(options.eval_lanes, options.parallel.ranks, 0),
       lane_tree_(options.train_lanes, options.radix),
-      scored_lanes_(options.scored_lanes, options.parallel.ranks, 0) {}
+      scored_lanes_(options.scored_lanes, options.parallel.ranks, 0),
+      sampled_lanes_(options.sampled_texts, options.parallel.ranks, 0) {}
 
 Result<ShardPlan> ShardPlan::make(const Options& options) {
   TRAIN_CHECK(!options.units.empty());

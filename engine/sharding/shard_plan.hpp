@@ -83,6 +83,7 @@ class ShardPlan {
     std::int64_t train_lanes = 1;
     std::int64_t eval_lanes = 0;
     std::int64_t scored_lanes = 0;
+    std::int64_t sampled_texts = 0;
     std::vector<std::int64_t> radix = {2};  ///< Of the tree over training lanes (RadixTree).
     bool tied = false;  ///< The last unit uses the first one's matrix: they are one group.
     /// Names of parameters whose rows are never split. REQUIRES: each is one of `units`.
@@ -161,6 +162,7 @@ class ShardPlan {
   [[nodiscard]] const LaneSchedule& lanes_of(const PassPlan& pass) const {
     return pass.rows == LaneRows::validation  ? eval_lanes_
            : pass.rows == LaneRows::questions ? scored_lanes_
+           : pass.rows == LaneRows::texts     ? sampled_lanes_
                                               : train_lanes_;
   }
 
@@ -180,6 +182,7 @@ class ShardPlan {
   LaneSchedule eval_lanes_;
   RadixTree lane_tree_;
   LaneSchedule scored_lanes_;
+  LaneSchedule sampled_lanes_;
   std::uint64_t digest_ = 0;
 };
 

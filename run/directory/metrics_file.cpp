@@ -103,6 +103,7 @@ nlohmann::json parse(std::string_view line) {
 void take_news(const nlohmann::json& line, MetricsEnd& found) {
   found.evaluated = found.evaluated || line.contains("val_loss");
   found.answered = found.answered || line.contains("choices");
+  found.sampled = found.sampled || line.contains("sample_seconds");
 }
 
 std::filesystem::path metrics_path(const std::filesystem::path& directory) {

@@ -18,6 +18,7 @@ struct MetricsEnd {
   std::int64_t newest_step = 0;  ///< Step of that line; 0: no line.
   bool evaluated = false;        ///< A line has the requested step's evaluation.
   bool answered = false;         ///< A line has its answers to eval.choices.
+  bool sampled = false;          ///< A line has the time of its samples.
   bool unreadable = false;       ///< A line among those read has no step.
 };
 

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstring>
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 namespace train::run {
@@ -17,7 +18,10 @@ std::string event_line(const RunEvent& event) {
   if (event.step) {
     json["step"] = *event.step;
   }
-  if (!event.text.empty()) {
+  if (event.prompt) {
+    json["prompt"] = *event.prompt;
+  }
+  if (event.prompt || !event.text.empty()) {
     json["text"] = event.text;
   }
   if (event.seconds) {
@@ -28,6 +32,26 @@ std::string event_line(const RunEvent& event) {
   }
   // External text may be anything; invalid UTF-8 is replaced.
   return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+std::vector<SampledText> sampled_texts(const std::filesystem::path& run, std::int64_t first_step) {
+  std::vector<SampledText> texts;
+  std::ifstream file(events_path(run));
+  for (std::string line; std::getline(file, line);) {
+    if (line.find(kSampledEvent) == std::string::npos) {
+      continue;
+    }
+    const Json json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+    const auto has = [&json](const char* key, auto is) {
+      return json.contains(key) && (json[key].*is)();
+    };
+    if (json.is_object() && json.value("event", Json()) == kSampledEvent &&
+        has("step", &Json::is_number_integer) && has("prompt", &Json::is_string) &&
+        has("text", &Json::is_string) && json["step"] >= first_step) {
+      texts.push_back({json["step"], json["prompt"], json["text"]});
+    }
+  }
+  return texts;
 }
 
 RunEvent stop_requested_event(int signal) {

@@ -5,6 +5,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "storage/files/append_file.hpp"
 
@@ -12,12 +13,28 @@ namespace train::run {
 
 /// Event of a run, for observers.
 struct RunEvent {
-  std::string kind;  ///< "rank_lost", "checkpoint_published", ...
+  std::string kind;                        ///< "rank_lost", "checkpoint_published", ...
+  std::optional<std::string> prompt = {};  ///< Of a sampled text; then there is a text, too.
   std::string text = {};
   std::optional<std::int64_t> step = {};
   std::optional<double> seconds = {};  ///< Duration.
   std::optional<std::uint64_t> size_bytes = {};
 };
+
+/// Kind of an event that carries a text sampled while the run trains.
+inline constexpr const char* kSampledEvent = "sampled";
+
+/// A text of such an event.
+struct SampledText {
+  std::int64_t step = 0;
+  std::string prompt;
+  std::string text;
+};
+
+/// Texts that events.jsonl of the run has of `first_step` and later steps; unreadable lines, and a
+/// file that cannot be read, have none. Reads all of the file. Blocks.
+[[nodiscard]] std::vector<SampledText> sampled_texts(const std::filesystem::path& run,
+                                                     std::int64_t first_step);
 
 /// Event of a signal that asks the run to stop.
 [[nodiscard]] RunEvent stop_requested_event(int signal);

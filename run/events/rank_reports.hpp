@@ -63,6 +63,23 @@ struct EvaluationFinished {
   std::vector<std::uint64_t> objective_metrics = {};  ///< As in StepFinished.
 };
 
+/// Next token of each text of one rank, or of all ranks.
+struct TokensSampled {
+  std::int64_t step = 0;
+  std::int32_t rank = 0;
+  std::int64_t first_text = 0;  ///< First text that the rank has continued.
+  std::vector<std::int32_t> tokens = {};
+  std::int64_t elapsed_ns = 0;  ///< As in EvaluationFinished.
+};
+
+/// Texts that the run has sampled after a step: tokens that follow each prompt.
+struct TextsSampled {
+  std::int64_t step = 0;
+  std::int64_t elapsed_ns = 0;        ///< Of all tokens.
+  std::vector<std::int64_t> lengths;  ///< New tokens of each text.
+  std::vector<std::int32_t> tokens;   ///< One text after the other.
+};
+
 /// Checkpoint that is published and recorded.
 struct CheckpointWritten {
   std::int64_t step = 0;

@@ -118,6 +118,8 @@ Result<RunPlan> plan_model(const configs::RunConfig& given, std::int64_t vocab, 
       TRAIN_TRY(data::open_choices(config, model_directory(root), options.model.vocab_size));
   options.scored_lanes = choices ? choices->lanes() : 0;
   options.eval_lanes = evaluates ? options.eval_lanes : 0;
+  options.sampled_texts = evaluates ? samples_of(config.run) : 0;
+  options.sampling = {.temperature = config.run.sample_temperature, .seed = config.run.sample_seed};
   const auto plan = TRAIN_TRY(engine::plan_of(options));
   TRAIN_RETURN_IF_ERROR(engine::check_freeze(options));
   configs::RunConfig whole = resolved(config, options.model);
@@ -158,6 +160,15 @@ Result<RunPlan> plan_run(const configs::RunConfig& config) {
   return plan;
 }
 
+Status open_samples(RunPlan& plan) {
+  if (plan.engine.sampled_texts > 0) {
+    auto samples = TRAIN_TRY(
+        SampleSet::open(plan.config, run_root(plan.config), plan.engine.model.vocab_size));
+    plan.samples = std::make_shared<const SampleSet>(std::move(samples));
+  }
+  return {};
+}
+
 Result<RunPlan> plan_choices(const configs::RunConfig& config) {
   auto plan = plan_model(config, 0, /*evaluates=*/false);
   TRAIN_CHECK(!plan || plan->data != nullptr, "no questions to answer");
@@ -175,6 +186,7 @@ Result<RunPlan> plan_with(const RunPlan& now, std::int64_t nodes, std::int64_t r
   config.parallel.ranks = ranks;
   auto plan = TRAIN_TRY(plan_run(config));
   plan.separate_processes = now.separate_processes;
+  plan.samples = now.samples;
   if (now.engine.phase_step >= 0) {
     TRAIN_RETURN_IF_ERROR(enter_phase(plan, now.engine.phase_step));
   }

@@ -11,6 +11,7 @@
 #include "configs/run_config.hpp"
 #include "data/lanes/lane_source.hpp"
 #include "engine/rank/plan/rank_options.hpp"
+#include "run/model/sample_set.hpp"
 
 namespace train::run {
 
@@ -22,6 +23,9 @@ struct RunPlan {
   std::shared_ptr<const data::LaneSource> data;
   std::uint64_t plan_digest = 0;  ///< ShardPlan::digest(): ranks must agree on it.
   std::string data_fingerprint;   ///< LaneSource::fingerprint(): ranks must agree on it, too.
+  /// Texts that the run samples while it trains; null: none, or this process needs none
+  /// (open_samples()).
+  std::shared_ptr<const SampleSet> samples = {};
   std::vector<std::string> model_notes = {};  ///< PublishedModel::notes of model.from.
   /// True if the run began on several nodes. A last remaining rank is then still a process of its
   /// own, and nodes can rejoin.
@@ -40,6 +44,10 @@ struct RunPlan {
 /// Opens the data and applies every rule. Blocks on the disk (reads as much of the data as its
 /// fingerprint needs). Errors: user_error naming file or key.
 [[nodiscard]] Result<RunPlan> plan_run(const configs::RunConfig& config);
+
+/// Tokenizes the prompts of a run that samples texts while it trains: for the head, which decides
+/// how a text goes on. No-op for other runs. Blocks. Errors (user): those of SampleSet::open.
+[[nodiscard]] Status open_samples(RunPlan& plan);
 
 /// Plans a run that only answers eval.choices: opens only the data's tokenizer. Errors: those of
 /// plan_run(). REQUIRES: there are choices and an evaluation.

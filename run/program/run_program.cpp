@@ -28,15 +28,15 @@ std::vector<std::uint64_t> added(const std::vector<std::uint64_t>& a,
   return engine::words_of(sums);
 }
 
-/// Copies a rank's documents to their positions among all documents.
-void place(std::vector<std::uint64_t>& all, const EvaluationFinished& event) {
-  const auto first = static_cast<std::size_t>(event.first_document);
-  const std::vector<std::uint64_t>& own = event.log_likelihoods;
+/// Copies a rank's values to their positions among those of all ranks, `first` and on.
+template <class Value>
+void place(std::vector<Value>& all, const std::vector<Value>& own, std::int64_t first,
+           Value unknown) {
   if (own.empty()) {
     return;
   }
-  all.resize(std::max(all.size(), first + own.size()), FloatBits(std::nan("")).bits);
-  std::copy(own.begin(), own.end(), all.begin() + event.first_document);
+  all.resize(std::max(all.size(), static_cast<std::size_t>(first) + own.size()), unknown);
+  std::copy(own.begin(), own.end(), all.begin() + first);
 }
 
 }  // namespace
@@ -47,7 +47,8 @@ RunProgram::RunProgram(Options options)
     : options_(std::move(options)),
       step_(options_.first_step),
       references_(options_.references_done),
-      saved_(options_.first_step > 0 && options_.first_step_saved) {
+      saved_(options_.first_step > 0 && options_.first_step_saved),
+      sampling_(options_.sampling) {
   // A resumed run evaluated this step before saving, except in a save on a signal, which does not
   // wait for it; a new run starts with a measured loss.
   evaluated_ = options_.first_step > 0 && !options_.evaluation_missed;
@@ -55,6 +56,7 @@ RunProgram::RunProgram(Options options)
     options_.total_steps = options_.first_step;
   }
   answered_ = options_.first_step > 0 && !options_.choices_missed;
+  sampled_ = options_.first_step > 0 && !options_.samples_missed;
 }
 
 bool RunProgram::due(std::int64_t interval) const {
@@ -76,12 +78,12 @@ Command RunProgram::next_of_step() {
   if (!part.updates()) {
     return give(part, step_);
   }
-  evaluated_ = answered_ = saved_ = false;
+  evaluated_ = answered_ = sampled_ = sampling_begun_ = saved_ = false;
   return give(part, step_++);
 }
 
 std::optional<Command> RunProgram::next() {
-  if (stopped_ || (awaits_evaluation_ && !nonfinite_)) {
+  if (stopped_ || ((awaits_evaluation_ || awaits_tokens_) && !nonfinite_)) {
     return std::nullopt;
   }
   if (nonfinite_) {
@@ -110,6 +112,10 @@ std::optional<Command> RunProgram::next() {
     answered_ = true;
     return give(options_.passes.scoring(), step_);
   }
+  if (!stop_early_ && !sampled_ && options_.samples_interval > 0 &&
+      due(options_.samples_interval)) {
+    return next_tokens();
+  }
   const bool missed = options_.save_missed && step_ == options_.first_step;
   const bool save_due = options_.saves && (stop_early_ || job_over() || phase_over() || missed ||
                                            due(options_.checkpoint_interval));
@@ -125,6 +131,38 @@ std::optional<Command> RunProgram::next() {
     return command;
   }
   return next_of_step();
+}
+
+Command RunProgram::next_tokens() {
+  if (!std::exchange(sampling_begun_, true)) {
+    sampling_.begin();
+    sampling_ns_ = 0;
+  }
+  awaits_tokens_ = true;
+  Command command = give(options_.passes.sampling(), step_);
+  data::TextTokens texts = sampling_.texts();
+  command.text_lengths = std::move(texts.lengths);
+  command.text_tokens = std::move(texts.tokens);
+  command.text_vocab = texts.vocab;
+  return command;
+}
+
+std::optional<TextsSampled> RunProgram::sampled(const TokensSampled& event) {
+  TRAIN_CHECK(awaits_tokens_ && event.step == step_, "tokens of step {} at step {}", event.step,
+              step_);
+  awaits_tokens_ = false;
+  sampling_.add(event.tokens);
+  sampling_ns_ += event.elapsed_ns;
+  if (!sampling_.over()) {
+    return std::nullopt;
+  }
+  sampled_ = true;
+  TextsSampled texts{.step = step_, .elapsed_ns = sampling_ns_, .lengths = {}, .tokens = {}};
+  for (const TextSampling::Tokens& text : sampling_.sampled()) {
+    texts.lengths.push_back(std::ssize(text));
+    texts.tokens.insert(texts.tokens.end(), text.begin(), text.end());
+  }
+  return texts;
 }
 
 RunProgram::LiveReference live_reference_of(const data::ReferenceRows& rows) {
@@ -288,13 +326,28 @@ Result<std::optional<EvaluationFinished>> RankAgreement::hear(const EvaluationFi
                         event.rank, event.cross_entropy);
   }
   heard.first.elapsed_ns = std::max(heard.first.elapsed_ns, event.elapsed_ns);
-  place(heard.first.log_likelihoods, event);
+  place(heard.first.log_likelihoods, event.log_likelihoods, event.first_document,
+        FloatBits(std::nan("")).bits);
   if (++heard.count < ranks) {
     return std::optional<EvaluationFinished>();
   }
   std::optional<EvaluationFinished> all = std::move(heard.first);
   evaluations_.erase(key);
   return all;
+}
+
+std::optional<TokensSampled> RankAgreement::hear(const TokensSampled& event, std::size_t ranks) {
+  if (tokens_.count == 0) {
+    tokens_.first = {.step = event.step};
+  }
+  TokensSampled& all = tokens_.first;
+  TRAIN_CHECK(all.step == event.step, "tokens of steps {} and {} at once", all.step, event.step);
+  all.elapsed_ns = std::max(all.elapsed_ns, event.elapsed_ns);
+  place(all.tokens, event.tokens, event.first_text, std::int32_t{-1});
+  if (++tokens_.count < ranks) {
+    return std::nullopt;
+  }
+  return std::exchange(tokens_, {}).first;
 }
 
 }  // namespace train::run

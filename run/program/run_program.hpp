@@ -11,6 +11,7 @@
 #include "run/events/rank_reports.hpp"
 #include "run/program/command.hpp"
 #include "run/program/early_stop.hpp"
+#include "run/program/text_sampling.hpp"
 
 namespace train::data {
 struct ReferenceRows;
@@ -44,11 +45,14 @@ class RunProgram {
     std::optional<std::int64_t> steps_per_job = {};
     std::int64_t eval_interval = 0;        ///< 0: never.
     std::int64_t choices_interval = 0;     ///< PassList::scoring() interval; 0: never.
+    std::int64_t samples_interval = 0;     ///< PassList::sampling() interval; 0: never.
+    TextSampling::Options sampling = {};   ///< Texts to sample.
     std::int64_t checkpoint_interval = 0;  ///< 0: only at the end.
     bool saves = true;                     ///< False: never.
     /// True if a signal came between step `first_step` and its evaluation: evaluate now if due.
     bool evaluation_missed = false;
     bool choices_missed = false;   ///< As evaluation_missed, for eval.choices.
+    bool samples_missed = false;   ///< As evaluation_missed, for the texts.
     bool first_step_saved = true;  ///< A checkpoint has the state of `first_step`.
     /// True if a checkpoint due up to `first_step` was lost with the ranks: save at once.
     bool save_missed = false;
@@ -58,11 +62,15 @@ class RunProgram {
 
   explicit RunProgram(Options options);
 
-  /// Returns the next command; nullopt after `stop`, and while an evaluation decides what follows.
+  /// Returns the next command; nullopt after `stop`, and while an evaluation decides what follows,
+  /// or the next tokens of texts do.
   [[nodiscard]] std::optional<Command> next();
   /// Handles the evaluation after `step` steps: with `early_stop` the run may end there.
   /// True if that decided what follows, so that next() has commands again.
   bool evaluated(std::int64_t step, const EvaluationFinished& event);
+  /// Handles the next token of each text of all ranks, so that next() has commands again. Returns
+  /// the texts when they are over.
+  [[nodiscard]] std::optional<TextsSampled> sampled(const TokensSampled& event);
   /// Why the run ended before all of its steps; empty: it did not.
   [[nodiscard]] std::string early_end() const {
     return options_.early_stop.over() ? options_.early_stop.text() : std::string();
@@ -90,7 +98,8 @@ class RunProgram {
   /// True if all steps, and the evaluations of the last one, have been issued.
   [[nodiscard]] bool complete() const {
     return finished_all_steps() && (evaluated_ || options_.eval_interval == 0) &&
-           (answered_ || options_.choices_interval == 0);
+           (answered_ || options_.choices_interval == 0) &&
+           (sampled_ || options_.samples_interval == 0);
   }
 
  private:
@@ -99,6 +108,8 @@ class RunProgram {
   /// Next command of the current step.
   [[nodiscard]] Command next_of_step();
   [[nodiscard]] bool due(std::int64_t interval) const;
+  /// Command for the next token of each text.
+  [[nodiscard]] Command next_tokens();
   /// Reference command due before the next step or evaluation, if any.
   [[nodiscard]] std::optional<Command> live_reference(bool evaluates);
 
@@ -111,8 +122,13 @@ class RunProgram {
   std::size_t given_ = 0, searched_ = 0;
   bool evaluated_ = false;          ///< At step_.
   bool answered_ = false;           ///< At step_: the choices.
+  bool sampled_ = false;            ///< At step_: the texts.
   bool saved_ = false;              ///< At step_.
   bool awaits_evaluation_ = false;  ///< That of step_ decides whether further steps follow.
+  bool awaits_tokens_ = false;      ///< The texts go on from those of the last command.
+  TextSampling sampling_;
+  bool sampling_begun_ = false;  ///< At step_.
+  std::int64_t sampling_ns_ = 0;
   bool stop_early_ = false;
   std::optional<std::int64_t> nonfinite_;  ///< Non-finite step.
   bool stopped_ = false;
@@ -183,6 +199,8 @@ class RankAgreement {
   /// as above.
   [[nodiscard]] Result<std::optional<EvaluationFinished>> hear(const EvaluationFinished& event,
                                                                std::size_t ranks);
+  /// Returns, on the last event, the tokens of all ranks' texts. No two ranks have the same text.
+  [[nodiscard]] std::optional<TokensSampled> hear(const TokensSampled& event, std::size_t ranks);
 
  private:
   template <class Event>
@@ -193,6 +211,7 @@ class RankAgreement {
   std::map<std::int64_t, Heard<StepFinished>> steps_;
   /// Keyed by step and by whether it is of choices: a rank may be one evaluation behind.
   std::map<std::pair<std::int64_t, bool>, Heard<EvaluationFinished>> evaluations_;
+  Heard<TokensSampled> tokens_ = {};  // Of one command at a time.
 };
 
 }  // namespace train::run

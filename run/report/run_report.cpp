@@ -8,6 +8,7 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <numbers>
+#include <span>
 #include <utility>
 
 #include "base/math/fixed_math.hpp"
@@ -46,6 +47,11 @@ struct RowMetric {
   double value;
 };
 
+/// One line, whatever the text.
+std::string quoted(const std::string& text) {
+  return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
 /// Row metrics of a step that took `seconds`.
 std::vector<RowMetric> row_metrics(const engine::RowCount& rows, double seconds) {
   const auto trained = static_cast<double>(rows.trained);
@@ -66,6 +72,11 @@ Result<std::unique_ptr<RunReport>> RunReport::open(const ReportOptions& options)
     TRAIN_RETURN_IF_ERROR(files.tensorboard->begin(options.first_step + 1));
   }
   report->progress_.step = options.first_step;
+  if (options.samples_interval > 0) {
+    for (SampledText& text : sampled_texts(options.directory, options.first_step)) {
+      report->sampled_before_.emplace(text.step, std::move(text.prompt), std::move(text.text));
+    }
+  }
   return report;
 }
 
@@ -74,7 +85,8 @@ RunReport::RunReport(const ReportOptions& options)
       rate_({.tokens_per_step = options.tokens_per_step,
              .total_steps = options.total_steps,
              .eval_interval = options.eval_interval,
-             .choices_interval = options.choices_interval}) {
+             .choices_interval = options.choices_interval,
+             .samples_interval = options.samples_interval}) {
   if (options_.files == nullptr) {
     options_.files = std::make_shared<RunFiles>(options.directory);
   }
@@ -312,6 +324,30 @@ void RunReport::choices(const EvaluationFinished& event) {
                        {"choices/margin", all.margin}});
 }
 
+void RunReport::samples(const TextsSampled& event) {
+  const SampleSet& set = *options_.samples;
+  rate_.end_samples(event.elapsed_ns);
+  std::span<const std::int32_t> left(event.tokens);
+  for (std::size_t i = 0; i < event.lengths.size(); ++i) {
+    const auto length = static_cast<std::size_t>(event.lengths[i]);
+    const std::string text = set.text(i, left.first(length));
+    left = left.subspan(length);
+    const std::string& prompt = set.shown()[i];
+    note_sample({.kind = kSampledEvent, .prompt = prompt, .text = text, .step = event.step});
+    print_line(fmt::format("sample at step {}: {} {}", event.step, quoted(prompt), quoted(text)));
+    if (options_.tensorboard) {
+      options_.files->tensorboard->text(fmt::format("samples/{}", i), event.step,
+                                        fmt::format("{}\n\n---\n\n{}", prompt, text));
+    }
+  }
+  Json line;
+  line["event"] = "samples";
+  line["step"] = event.step;
+  line["sample_tokens"] = event.tokens.size();
+  line["sample_seconds"] = static_cast<double>(event.elapsed_ns) * 1e-9;
+  append(line.dump());
+}
+
 void RunReport::checkpoint(const CheckpointWritten& event) {
   {
     const std::lock_guard lock(progress_mutex_);
@@ -408,6 +444,12 @@ void RunReport::note(const RunEvent& event) {
   options_.files->events.note(event);
   if (options_.output == Output::json && options_.out != nullptr) {
     options_.out->write(event_line(event));
+  }
+}
+
+void RunReport::note_sample(const RunEvent& event) {
+  if (!sampled_before_.contains({*event.step, *event.prompt, event.text})) {
+    note(event);
   }
 }
 

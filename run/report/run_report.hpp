@@ -7,7 +7,9 @@
 #include <mutex>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
+#include <set>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "base/result.hpp"
@@ -19,6 +21,7 @@
 #include "engine/optimizer/optimizer.hpp"
 #include "run/directory/run_files.hpp"
 #include "run/events/rank_reports.hpp"
+#include "run/model/sample_set.hpp"
 #include "run/report/progress_block.hpp"
 #include "run/report/step_rate.hpp"
 
@@ -40,8 +43,9 @@ struct ReportOptions {
   std::int64_t total_steps = 0;
   std::int64_t log_interval = 1;     ///< Steps per metrics line.
   std::int64_t tokens_per_step = 0;  ///< Includes padding of packed rows.
-  /// Steps between evaluations, and between answers to eval.choices; 0: there are none.
-  std::int64_t eval_interval = 0, choices_interval = 0;
+  /// Steps between evaluations, between answers to eval.choices, and between samples; 0: there are
+  /// none.
+  std::int64_t eval_interval = 0, choices_interval = 0, samples_interval = 0;
   /// Row counts of a step (from 0); none: every token has a target.
   std::function<engine::RowCount(std::int64_t step)> rows = {};
   double flops_per_token = 0.0;
@@ -50,7 +54,8 @@ struct ReportOptions {
   std::function<void(double flops)> keep_rate = {};
   std::optional<double> bytes_per_token = {};         ///< For bits per byte.
   std::shared_ptr<const data::LaneSource> data = {};  ///< Has the questions of evaluations, if any.
-  std::vector<std::string> units = {};  ///< Names for the norms of the units' gradients.
+  std::shared_ptr<const SampleSet> samples = {};  ///< Prompts of sampled texts, if there are any.
+  std::vector<std::string> units = {};            ///< Names for the norms of the units' gradients.
   std::shared_ptr<const engine::Optimizer> optimizer = {};  ///< Interprets the optimizer's sums.
   /// Names of RowWeighting::metrics(), and of the losses of sources.
   std::vector<std::string> objective_metrics = {};
@@ -96,6 +101,9 @@ class RunReport {
   /// Returns whether the line was due. REQUIRES: no later step has a line.
   bool restore(const checkpoint::StepRecord& record);
   void evaluation(const EvaluationFinished& event);
+  /// Texts that events.jsonl has of the same step already, as after a loss of ranks, are not
+  /// written there again.
+  void samples(const TextsSampled& event);
   void checkpoint(const CheckpointWritten& event);
   void checkpoint_failed(const CheckpointFailed& event);
   void stop_requested(int signal);
@@ -137,9 +145,13 @@ class RunReport {
   void show_block();
   void print_line(const std::string& text);
   void note(const RunEvent& event);
+  /// Notes a sampled text unless an earlier start has.
+  void note_sample(const RunEvent& event);
 
   ReportOptions options_;
   StepRate rate_;
+  /// Texts of earlier starts, of steps that this one does again: step, prompt, text.
+  std::set<std::tuple<std::int64_t, std::string, std::string>> sampled_before_;
   std::unique_ptr<LiveBlock> block_;  ///< None: Output has no live block.
   std::mutex view_mutex_;
   ProgressView view_;

@@ -17,7 +17,8 @@ double to_seconds(std::int64_t nanoseconds) { return static_cast<double>(nanosec
 StepRate::StepRate(const Options& options)
     : options_(options),
       evaluations_({Evaluations{.interval = options.eval_interval},
-                    Evaluations{.interval = options.choices_interval}}) {}
+                    Evaluations{.interval = options.choices_interval},
+                    Evaluations{.interval = options.samples_interval}}) {}
 
 void StepRate::end_step(std::int64_t step, std::int64_t trained_ns) {
   step_ = step;
@@ -49,6 +50,8 @@ void StepRate::push(const End& end) {
 void StepRate::end_evaluation(bool of_choices, std::int64_t elapsed_ns) {
   evaluations_.at(of_choices ? 1 : 0).elapsed_ns = elapsed_ns;
 }
+
+void StepRate::end_samples(std::int64_t elapsed_ns) { evaluations_.back().elapsed_ns = elapsed_ns; }
 
 double StepRate::step_seconds(const End& from, const End& to) {
   TRAIN_CHECK(to.steps > from.steps, "no step has ended since step {} of this start", from.steps);

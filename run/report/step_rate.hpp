@@ -24,8 +24,9 @@ class StepRate {
   struct Options {
     std::int64_t tokens_per_step = 0;
     std::int64_t total_steps = 0;
-    /// Steps between evaluations, and between answers to eval.choices; 0: there are none.
-    std::int64_t eval_interval = 0, choices_interval = 0;
+    /// Steps between evaluations, between answers to eval.choices, and between samples; 0: there
+    /// are none.
+    std::int64_t eval_interval = 0, choices_interval = 0, samples_interval = 0;
   };
 
   explicit StepRate(const Options& options);
@@ -33,6 +34,7 @@ class StepRate {
   /// Ends `step`, counted from 1; `trained_ns`: total training time of the ranks.
   void end_step(std::int64_t step, std::int64_t trained_ns);
   void end_evaluation(bool of_choices, std::int64_t elapsed_ns);
+  void end_samples(std::int64_t elapsed_ns);
 
   /// Mean time of a step over those ended since the last call. REQUIRES: one ended.
   [[nodiscard]] double take_step_seconds();
@@ -58,7 +60,7 @@ class StepRate {
   void push(const End& end);
 
   Options options_;
-  std::array<Evaluations, 2> evaluations_;  // Evaluations, then choices.
+  std::array<Evaluations, 3> evaluations_;  // Evaluations, then choices, then samples.
   std::int64_t step_ = 0;
   End begin_;             // Begin of the window.
   std::deque<End> ends_;  // Ends in the window, newest last.

@@ -49,6 +49,7 @@ template <bool answers>
 RunListener::behavior_type listener(RunListener::stateful_pointer<ListenerState> self) {
   return {[self](const StepFinished&) { ++self->state.steps; },
           [](const EvaluationFinished&) {},
+          [](const TextsSampled&) {},
           [](const CheckpointWritten&) {},
           [](const CheckpointFailed&) {},
           [](const CheckpointSkipped&) {},

@@ -179,6 +179,7 @@ inline Words results_of(const fs::path& run) {
     entry.erase("tokens_per_second");
     entry.erase("mfu");
     entry.erase("trained_tokens_per_second");
+    entry.erase("sample_seconds");
     results.push_back(entry.dump());
   }
   return results;

@@ -71,6 +71,26 @@ TEST_CASE("tensorboard_writer: frames hold version, start and scalars", "[storag
   REQUIRE(events[2][0] == '\x09');
 }
 
+TEST_CASE("tensorboard_writer: a text is a tensor of one string for the plugin of texts",
+          "[storage][tensorboard]") {
+  const TempDirectory directory;
+  TensorboardWriter writer(directory / "tb");
+  REQUIRE(writer.begin());
+  writer.text("samples/0", 2, "a b");
+  const auto events = events_of(writer.path());
+  REQUIRE(events.size() == 3);
+  // step 2; a summary of one value: tag (1), tensor (8) and metadata (9). Bytes as torch writes
+  // them, but for the metadata's class of data.
+  const std::string tensor(
+      "\x08\x07\x12\x04\x12\x02\x08\x01\x42\x03"
+      "a b",
+      13);
+  const std::string metadata("\x0a\x06\x0a\x04text\x20\x02", 10);
+  const std::string value = std::string("\x0a\x09") + "samples/0" + std::string("\x42\x0d") +
+                            tensor + std::string("\x4a\x0a") + metadata;
+  CHECK(events[2].substr(9) == std::string("\x10\x02\x2a\x28\x0a\x26", 6) + value);
+}
+
 TEST_CASE("tensorboard_writer: each start has a file of its own, in order",
           "[storage][tensorboard]") {
   const TempDirectory directory;

@@ -58,6 +58,9 @@ ReporterActor::behavior_type reporter_behavior(ReporterSelf self,
       [self](const EvaluationFinished& event) {
         write(self, [event](run::RunReport& to) { to.evaluation(event); });
       },
+      [self](const TextsSampled& event) {
+        write(self, [event](run::RunReport& to) { to.samples(event); });
+      },
       [self](const CheckpointWritten& event) {
         write(self, [event](run::RunReport& to) { to.checkpoint(event); });
       },
@@ -101,6 +104,7 @@ ReporterActor spawn_listener(caf::actor_system& system, const caf::actor& waiter
             [](const ReportFailed&) {},
             [waiter](const StepFinished& event) { caf::anon_send(waiter, event); },
             [waiter](const EvaluationFinished& event) { caf::anon_send(waiter, event); },
+            [](const TextsSampled&) {},
             [](const CheckpointWritten&) {},
             [](const CheckpointFailed&) {},
             [](const CheckpointSkipped&) {},

@@ -108,7 +108,12 @@ void RankRuntime::trace_end() const {
 }
 
 Status RankRuntime::read_lane(const engine::LaneWork& work) const {
-  return data->read(work, engine->lanes().slot(work.slot));
+  const engine::LaneSlot slot = engine->lanes().slot(work.slot);
+  if (work.pass.rows == engine::LaneRows::texts) {
+    texts.read(work.lane, slot);
+    return {};
+  }
+  return data->read(work, slot);
 }
 
 std::string RankRuntime::describe(const kernels::Mark& mark) const {
@@ -215,6 +220,19 @@ EvaluationFinished choices_event(RankRuntime& rank, std::int64_t step) {
   TRAIN_CHECK(sums.size() == documents.count, "{} documents of {}", sums.size(), documents.count);
   event.first_document = static_cast<std::int64_t>(documents.first);
   event.log_likelihoods = bits_of(sums);
+  return event;
+}
+
+TokensSampled tokens_event(RankRuntime& rank, std::int64_t step) {
+  const auto lanes = rank.lanes(engine::kSampling).lanes_of(rank.rank);
+  TokensSampled event{.step = step, .rank = rank.rank};
+  event.elapsed_ns = rank.clock.set_apart();
+  if (!lanes.empty()) {
+    event.first_text = lanes.front();
+    event.tokens = rank.engine->sampled().tokens();
+    TRAIN_CHECK(event.tokens.size() == lanes.size(), "{} tokens of {} texts", event.tokens.size(),
+                lanes.size());
+  }
   return event;
 }
 

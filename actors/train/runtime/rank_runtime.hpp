@@ -15,6 +15,7 @@
 #include "checkpoint/index/step_journal.hpp"
 #include "checkpoint/memory/memory_snapshots.hpp"
 #include "data/lanes/lane_source.hpp"
+#include "data/lanes/text_lanes.hpp"
 #include "engine/collective/collective.hpp"
 #include "engine/host_state.hpp"
 #include "engine/rank/exec/rank_engine.hpp"
@@ -64,6 +65,7 @@ struct RankRuntime {
   engine::ChannelTransports transports;  ///< Null for a single rank.
   CollectiveBook collectives;
   std::shared_ptr<const data::LaneSource> data;
+  data::TextLanes texts;  ///< Texts of the command that continues them.
   WaitBoard waits;
   RankBoard board;
   MemoryKeeping memory;  ///< None: no snapshots in memory.
@@ -133,6 +135,9 @@ using RankContext = std::shared_ptr<RankRuntime>;
 
 /// Report of the answers to eval.choices, with the documents that the rank has scored.
 [[nodiscard]] EvaluationFinished choices_event(RankRuntime& rank, std::int64_t step);
+
+/// Report of the next token of each of the rank's texts, in stream order.
+[[nodiscard]] TokensSampled tokens_event(RankRuntime& rank, std::int64_t step);
 
 /// Report of a search for a non-finite value, in stream order.
 [[nodiscard]] NonfiniteFound nonfinite_event(const RankRuntime& rank, const Command& command);

@@ -9,6 +9,7 @@ const charts = ["loss", "grad_norm", "lr", "tokens_per_second"].map((id) =>
   new Chart(id, id === "loss" ? ["loss", "val_loss"] : [id], zoom));
 const otherChart = new Chart("other-chart", [], zoom);
 const expertMap = new ExpertMap();
+const samples = new Samples();
 const expertCharts = [["expert_load", "expert_load_max", "expert_load_min"],
   ["expert_bias", "expert_bias_max", "expert_bias_min"], ["expert_entropy", "expert_entropy"],
   ["dead_experts", "dead_experts"], ["balance"]].map(([id, ...quantities]) =>
@@ -183,6 +184,7 @@ function atMostEvery(milliseconds, action) {
 }
 const scheduleSeries = atMostEvery(700, updateSeries);
 const scheduleEvents = atMostEvery(100, () => {
+  samples.take(state.events);
   drawEvents(state.events);
   drawCheckpoints(state.status, state.events);
 });

@@ -101,8 +101,9 @@ function drawCheckpoints(status, events) {
 const kBadEvents = new Set(
   ["rank_lost", "damage_found", "checkpoint_failed", "nodes_lost", "stalled", "failed"]);
 
+/// Sampled texts have a place of their own.
 function drawEvents(events) {
-  byId("events").replaceChildren(...events.slice(-500).reverse().map((event) => {
+  byId("events").replaceChildren(...events.filter((event) => event.event !== "sampled").slice(-500).reverse().map((event) => {
     const step = event.step === undefined ? "" : ` · step ${event.step}`;
     const item = element("li", `${formatTime(event.unix_ms)} · ${event.event.replaceAll("_", " ")}${step}` +
       (event.text ? ` · ${event.text}` : ""), kBadEvents.has(event.event) ? "bad" : "");

@@ -5,11 +5,15 @@
 
 namespace train::engine {
 
-LaneHead::LaneHead(const RankPlan& rank, Model& model, const LaneSums& lanes,
-                   DocumentScores& scores, ReferenceLogProbs& reference)
-    : rank_(&rank), model_(&model), lanes_(&lanes), scores_(&scores), frozen_(rank) {
+LaneHead::LaneHead(const RankPlan& rank, Model& model, const Results& results)
+    : rank_(&rank),
+      model_(&model),
+      lanes_(&results.lanes),
+      scores_(&results.scores),
+      sampled_(&results.sampled),
+      frozen_(rank) {
   if (rank.objective().any_weighting() != nullptr) {
-    weighting_.emplace(rank, reference);
+    weighting_.emplace(rank, results.reference);
   }
   if (rank.options().sources > 0) {
     source_sums_.emplace(rank);
@@ -38,6 +42,8 @@ void LaneHead::forward(kernels::Stream& stream, const LaneWork& work, const Unit
                     : sum_loss(stream, work, memory, lane, columns);
     case LossUse::scores:
       return score(stream, work, memory, lane, columns);
+    case LossUse::tokens:
+      return sample(stream, work, memory, lane);
     case LossUse::references:
       find_log_probs(stream, work, memory, lane);
       return weighting_->keep_as_reference(stream, work, {columns.targets, columns.weights});
@@ -61,6 +67,14 @@ void LaneHead::score(kernels::Stream& stream, const LaneWork& work, const UnitMe
                      const Lane& lane, const LaneSlot& columns) const {
   model_->row_log_probs(stream, memory, lane, scores_->results());
   scores_->lane_scored(stream, work, columns.targets, columns.positions);
+}
+
+void LaneHead::sample(kernels::Stream& stream, const LaneWork& work, const UnitMemory& memory,
+                      const Lane& lane) const {
+  head().forward(stream, memory, lane);  // Without targets: the final norm alone.
+  const std::int64_t last = SampledTokens::last_row(work, rank_->options().seq_len);
+  model_->row_logits(stream, memory, last, 1, sampled_->logits());
+  sampled_->logits_computed(stream, work);
 }
 
 void LaneHead::keep_input(kernels::Stream& stream, const LaneWork& work, const UnitMemory& memory,

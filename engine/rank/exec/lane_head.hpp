@@ -10,6 +10,7 @@
 #include "engine/model/model.hpp"
 #include "engine/rank/exec/log_probs/document_scores.hpp"
 #include "engine/rank/exec/log_probs/lane_weighting.hpp"
+#include "engine/rank/exec/log_probs/sampled_tokens.hpp"
 #include "engine/rank/exec/passes/compared_outputs.hpp"
 #include "engine/rank/exec/passes/frozen_inputs.hpp"
 #include "engine/rank/exec/totals/lane_sums.hpp"
@@ -25,8 +26,14 @@ namespace train::engine {
 /// Threading: as LaneRunner. Ownership: owns what passes compare and row weights; borrows all else.
 class LaneHead {
  public:
-  LaneHead(const RankPlan& rank, Model& model, const LaneSums& lanes, DocumentScores& scores,
-           ReferenceLogProbs& reference);
+  /// Where the results of lanes go, by LossUse.
+  struct Results {
+    const LaneSums& lanes;
+    DocumentScores& scores;
+    SampledTokens& sampled;
+    ReferenceLogProbs& reference;
+  };
+  LaneHead(const RankPlan& rank, Model& model, const Results& results);
 
   /// A slot's list of documents for the host to write; none where the objective weighs no rows.
   [[nodiscard]] std::span<LaneSequence> sequences(std::int32_t slot) const;
@@ -55,6 +62,8 @@ class LaneHead {
                 const Lane& lane, const LaneSlot& columns) const;
   void score(kernels::Stream& stream, const LaneWork& work, const UnitMemory& memory,
              const Lane& lane, const LaneSlot& columns) const;
+  void sample(kernels::Stream& stream, const LaneWork& work, const UnitMemory& memory,
+              const Lane& lane) const;
   void keep_input(kernels::Stream& stream, const LaneWork& work, const UnitMemory& memory,
                   Lane lane) const;
   /// The first pass over the head, of two.
@@ -68,6 +77,7 @@ class LaneHead {
   Model* model_;
   const LaneSums* lanes_;
   DocumentScores* scores_;
+  SampledTokens* sampled_;
   std::optional<LaneWeighting> weighting_;  // If the objective has one.
   std::optional<SourceSums> source_sums_;   // If the run mixes sources.
   FrozenInputs frozen_;

@@ -27,7 +27,11 @@ LaneRunner::LaneRunner(const RankPlan& rank, const Parts& parts)
       parts_(parts),
       tokens_(rank.kernels(), slot_bytes(rank), "lane tokens"),
       targets_(rank.kernels(), slot_bytes(rank), "lane targets"),
-      head_(rank, parts.model, parts.totals.lanes(), parts.scores, parts.reference) {
+      head_(rank, parts.model,
+            {.lanes = parts.totals.lanes(),
+             .scores = parts.scores,
+             .sampled = parts.sampled,
+             .reference = parts.reference}) {
   if (rank.has_positions()) {
     positions_.emplace(rank.kernels(), slot_bytes(rank), "lane positions");
   }
@@ -79,7 +83,9 @@ Lane LaneRunner::make_lane(const LaneWork& work, bool makes_loss) const {
   const bool evaluation = !work.pass.has_backward();
   const Pass& pass = rank_->pass(work.pass);
   const bool scored = work.pass.loss == LossUse::scores;
-  const bool in_documents = scored || rank_->objective().columns().positions;
+  const bool sampled = work.pass.loss == LossUse::tokens;
+  const bool sums_up = !scored && !sampled;
+  const bool in_documents = scored || (!sampled && rank_->objective().columns().positions);
   // An evaluation's sums are divided by what it counted itself.
   const auto scale = [&](double factor) {
     const bool scaled = makes_loss && !evaluation;
@@ -90,14 +96,14 @@ Lane LaneRunner::make_lane(const LaneWork& work, bool makes_loss) const {
   const std::int64_t first = work.slot * rank_->lane_tokens();
   return {.step = work.step,
           .index = work.lane,
-          .sequences = options.batch.micro_batch,
-          .seq_len = options.seq_len,
+          .sequences = sampled ? 1 : options.batch.micro_batch,
+          .seq_len = sampled ? SampledTokens::rows_of(work, options.seq_len) : options.seq_len,
           .tokens = tokens_.device<std::int32_t>() + first,
           .positions = in_documents ? positions_->device<std::int32_t>() + first : nullptr,
-          .targets = targets_.device<std::int32_t>() + first,
-          .row_weights = weights_ && !scored ? weights_->device<float>() + first : nullptr,
-          .sums = scored ? nullptr : parts_.totals.lanes().sums(work),
-          .block_sums = scored ? nullptr : parts_.totals.lanes().block_sums(work),
+          .targets = sampled ? nullptr : targets_.device<std::int32_t>() + first,
+          .row_weights = weights_ && sums_up ? weights_->device<float>() + first : nullptr,
+          .sums = sums_up ? parts_.totals.lanes().sums(work) : nullptr,
+          .block_sums = sums_up ? parts_.totals.lanes().block_sums(work) : nullptr,
           .step_sums = evaluation ? nullptr : parts_.totals.lanes().step_sums(),
           .sums_alone = work.pass.loss == LossUse::block_sums,
           .label_smoothing = pass.head.label_smoothing,

@@ -34,6 +34,7 @@ class LaneRunner {
     RankGradients& gradients;
     const StepTotals& totals;
     DocumentScores& scores;
+    SampledTokens& sampled;
     ReferenceLogProbs& reference;
     const ReferenceWeights& reference_weights;
   };

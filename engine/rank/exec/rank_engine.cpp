@@ -31,6 +31,7 @@ RankEngine::RankEngine(const kernels::KernelTable& kernels, const Options& optio
       gradients_(rank_, model_, state_, totals_),
       updates_(rank_, state_, gradients_, totals_),
       scores_(rank_),
+      sampled_(rank_),
       reference_(rank_),
       lanes_(rank_, {.model = model_,
                      .state = state_,
@@ -38,6 +39,7 @@ RankEngine::RankEngine(const kernels::KernelTable& kernels, const Options& optio
                      .gradients = gradients_,
                      .totals = totals_,
                      .scores = scores_,
+                     .sampled = sampled_,
                      .reference = reference_,
                      .reference_weights = reference_weights_}),
       exchanges_(rank_, {.state = state_,
@@ -65,6 +67,7 @@ MemoryPlan RankEngine::allocated() const {
   gradients_.add_allocated(memory);
   updates_.add_allocated(memory);
   scores_.add_allocated(memory);
+  sampled_.add_allocated(memory);
   memory.buffers_bytes += reference_.allocated_bytes();
   lanes_.add_allocated(memory);
   exchanges_.add_allocated(memory);

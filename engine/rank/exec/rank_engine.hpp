@@ -11,6 +11,7 @@
 #include "engine/rank/exec/lane_runner.hpp"
 #include "engine/rank/exec/log_probs/document_scores.hpp"
 #include "engine/rank/exec/log_probs/reference_log_probs.hpp"
+#include "engine/rank/exec/log_probs/sampled_tokens.hpp"
 #include "engine/rank/exec/rank_gradients.hpp"
 #include "engine/rank/exec/totals/step_totals.hpp"
 #include "engine/rank/exec/weight_updates.hpp"
@@ -62,6 +63,7 @@ class RankEngine {
   [[nodiscard]] StepTotals& totals() { return totals_; }
   [[nodiscard]] const StepTotals& totals() const { return totals_; }
   [[nodiscard]] const DocumentScores& scores() const { return scores_; }
+  [[nodiscard]] const SampledTokens& sampled() const { return sampled_; }
   [[nodiscard]] WeightUpdates& updates() { return updates_; }
   [[nodiscard]] RankState& state() { return state_; }
   [[nodiscard]] const RankState& state() const { return state_; }
@@ -84,6 +86,7 @@ class RankEngine {
   RankGradients gradients_;
   WeightUpdates updates_;
   DocumentScores scores_;
+  SampledTokens sampled_;
   ReferenceLogProbs reference_;
   LaneRunner lanes_;
   Exchanges exchanges_;

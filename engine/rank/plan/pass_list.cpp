@@ -13,6 +13,7 @@ PassList::PassList(const std::vector<Pass>& passes, bool live_reference, bool st
   PassPlan reference = kReference;
   reference.frozen = live_reference;
   add(reference);
+  add(kSampling);
   const auto add_step = [&](std::vector<PassPlan>& to, const auto& plan_of) {
     for (std::size_t number = 0; number < passes.size(); ++number) {
       if (passes[number].compared != Compared::nothing) {

@@ -27,6 +27,7 @@ class PassList {
   [[nodiscard]] const PassPlan& evaluation() const { return at(kEvaluation.index); }
   [[nodiscard]] const PassPlan& scoring() const { return at(kScoring.index); }
   [[nodiscard]] const PassPlan& reference() const { return at(kReference.index); }
+  [[nodiscard]] const PassPlan& sampling() const { return at(kSampling.index); }
   /// The commands of a step, in their order; the last one updates. Before a pass that compares
   /// comes the frozen copy's forward pass over the same rows, and with sums of the whole step
   /// before the one pass the forward pass that finds them.

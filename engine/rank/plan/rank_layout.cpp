@@ -206,6 +206,8 @@ RankLayout::RankLayout(const ShardPlan& plan, const RankOptions& options)
       scored_bytes_(options.scored_lanes > 0
                         ? bytes_of(options.batch.micro_batch * options.seq_len, sizeof(float))
                         : 0),
+      sampled_bytes_(options.sampled_texts > 0 ? bytes_of(options.model.vocab_size, sizeof(float))
+                                               : 0),
       gather_buffers_(plan.gather_buffers()),
       gradient_buffer_count_(engine::gradient_buffer_count(plan)) {
   const auto objective = make_objective(options.objective);
@@ -634,7 +636,8 @@ MemoryPlan RankLayout::memory() const {
       bytes_of(gradient_buffer_count_, floats(gradient_buffer_elements_)) +
       floats(sum_scratch_elements());
   memory.buffers_bytes =
-      lane_slot_bytes_ + scored_bytes_ + bytes_of(step_block(ranks_), sizeof(double)) +
+      lane_slot_bytes_ + scored_bytes_ + sampled_bytes_ +
+      bytes_of(step_block(ranks_), sizeof(double)) +
       bytes_of(eval_block(ranks_) * lane_doubles_, sizeof(double)) + step_sums() * sizeof(double) +
       bytes_of(lane_block(ranks_), 2 * plan_->unit_count() * sizeof(std::int64_t)) +
       bytes_of(norm_rows(), sizeof(double)) + bytes_of(rounding_elements(), sizeof(std::uint16_t)) +

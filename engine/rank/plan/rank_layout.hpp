@@ -261,7 +261,8 @@ class RankLayout {
   bool reduce_bf16_;
   SumOrder order_;
   std::size_t lane_slot_bytes_ = 0;
-  std::size_t scored_bytes_ = 0;  // Log-probabilities of a scored lane.
+  std::size_t scored_bytes_ = 0;   // Log-probabilities of a scored lane.
+  std::size_t sampled_bytes_ = 0;  // Logits of a sampled token.
   std::int64_t lane_doubles_ = 0;
   std::size_t source_sums_ = 0, block_sums_ = 0;
   bool reads_step_sums_ = false;

@@ -271,6 +271,7 @@ Result<ShardPlan> plan_of(const RankOptions& options, std::vector<UnitParameters
                           .train_lanes = options.batch.lanes,
                           .eval_lanes = options.eval_lanes,
                           .scored_lanes = options.scored_lanes,
+                          .sampled_texts = options.sampled_texts,
                           .radix = options.batch.radix,
                           .tied = options.model.tie_embeddings,
                           .whole_parameters = std::move(whole)});

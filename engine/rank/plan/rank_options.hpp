@@ -13,6 +13,7 @@
 #include "configs/sections/objective_section.hpp"
 #include "configs/sections/optimizer_section.hpp"
 #include "configs/sections/parallel_section.hpp"
+#include "engine/generate/sampling.hpp"
 #include "engine/model/initial_weights.hpp"
 #include "engine/model/model.hpp"
 #include "engine/model/workspace.hpp"
@@ -54,6 +55,8 @@ struct RankOptions {
   std::int64_t eval_lanes = 0;  ///< Lanes of an evaluation, whose losses are added up.
   /// Lanes whose documents are scored (DocumentScores).
   std::int64_t scored_lanes = 0;
+  std::int64_t sampled_texts = 0;  ///< Texts that are sampled at a time (SampledTokens).
+  SamplingOptions sampling = {};   ///< Choice of their tokens.
   std::int64_t sources = 0;  ///< Sources whose losses are told apart (SourceSums); 0: one of all.
   std::int32_t lane_slots = 4;
   /// The optimizer's sums (StepResult) are made every this many finished steps and at the last.

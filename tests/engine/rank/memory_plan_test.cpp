@@ -115,6 +115,18 @@ TEST_CASE("memory plan: positions and log-probabilities of scored lanes are plan
   }
 }
 
+TEST_CASE("memory plan: logits of sampled texts are planned, too",
+          "[engine][memory_plan][samples]") {
+  for (const std::int64_t ranks : {1, 3}) {
+    Options options = case_options(kCases[0], ranks);
+    const std::size_t plain = plan_memory(options).buffers_bytes;
+    options.sampled_texts = 5;
+    check_prediction(options);
+    CHECK(plan_memory(options).buffers_bytes ==
+          plain + sizeof(float) * static_cast<std::size_t>(options.model.vocab_size));
+  }
+}
+
 TEST_CASE("memory plan: so it is with other element types, wrappings and resharding",
           "[engine][memory_plan]") {
   for (const Case& of : kCases) {

@@ -60,6 +60,56 @@ TEST_CASE("preference: the same bits at one, two and three ranks",
   check_ranks(kPairs, kPairRun, pair_results());
 }
 
+TEST_CASE(
+    "preference: a mixture of two sources learns from both, the same at ranks and after a stop",
+    "[integration][preference][mixture][P1]") {
+  const auto write_sources = [](const RunSite& site) {
+    write_rows(site / "long", kPairs);
+    RowSet others = kPairs;
+    others.documents = 25;
+    others.trained = 3;
+    write_rows(site / "short", others);
+    site.write_config("long");
+    std::string text = read_bytes(site / "tiny.toml");
+    const std::string dir = "dir = \"long\"\n";
+    text.replace(text.find(dir), dir.size(), "");
+    text +=
+        "[[data.sources]]\ndir = \"long\"\nweight = 2\n"
+        "[[data.sources]]\ndir = \"short\"\nweight = 1\n";
+    write_bytes(site / "tiny.toml", text);
+  };
+  const RunSite one;
+  write_sources(one);
+  one.train(kPairRun);
+  nlohmann::json first, last;
+  for (const nlohmann::json& line : metrics_of(one.run())) {
+    if (line.contains("loss")) {
+      first = first.is_null() ? line : first;
+      last = line;
+    }
+  }
+  CHECK(static_cast<float>(first.at("loss").get<double>()) == static_cast<float>(std::log(2.0)));
+  CHECK(last.at("loss") < first.at("loss"));
+  CHECK(last.at("rewards/margins") > 0.0);
+  // 3 lanes of 2 rows a step: twice as many of the first source.
+  CHECK(last.at("source_tokens/long").get<int>() == 2 * last.at("source_tokens/short").get<int>());
+  CHECK(last.contains("source_loss/long"));
+  const Ended verified = one.call({"verify", "runs/tiny"});
+  INFO(verified.err);
+  CHECK(verified.exit_code == 0);
+
+  for (const auto& [ranks, strategy] : {std::pair(2, "full"), std::pair(3, "none")}) {
+    CAPTURE(ranks, strategy);
+    const RunSite site;
+    write_sources(site);
+    const Words half =
+        joined(rank_keys(ranks, strategy), joined(kPairRun, {"run.steps_per_job=9"}));
+    CHECK(site.call(RunSite::run_words(half)).exit_code == 75);
+    site.train(joined(rank_keys(5 - ranks, strategy), kPairRun));
+    CHECK(results_of(site.run()) == results_of(one.run()));
+  }
+}
+
 TEST_CASE("preference: a live reference gives the bits of a cached one, on ranks and after a stop",
           "[integration][preference][P1]") {
   for (const char* strategy : {"none", "full"}) {

@@ -136,6 +136,22 @@ TEST_CASE("rank agreement: an evaluation took as long as its slowest rank says",
   CHECK(all->elapsed_ns == 70);
 }
 
+TEST_CASE("rank agreement: tokens of the ranks' texts are joined in the order of the texts",
+          "[run][samples]") {
+  RankAgreement agreement;
+  for (int command = 0; command < 2; ++command) {
+    CHECK_FALSE(agreement.hear(TokensSampled{.step = 4, .rank = 2}, 3));  // More ranks than texts.
+    CHECK_FALSE(agreement.hear(
+        TokensSampled{.step = 4, .rank = 1, .first_text = 2, .tokens = {7}, .elapsed_ns = 9}, 3));
+    const auto all = agreement.hear(
+        TokensSampled{.step = 4, .rank = 0, .first_text = 0, .tokens = {5, 6}, .elapsed_ns = 3}, 3);
+    REQUIRE(all);
+    CHECK(all->step == 4);
+    CHECK(all->tokens == std::vector<std::int32_t>{5, 6, 7});
+    CHECK(all->elapsed_ns == 9);
+  }
+}
+
 TEST_CASE("rank agreement: a rank may be a step ahead", "[run]") {
   RankAgreement agreement;
   CHECK_FALSE(agreement.hear(step_of(0, 1, 0.5), 2)->has_value());

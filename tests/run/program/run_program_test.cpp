@@ -5,6 +5,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <map>
+#include <memory>
 #include <string>
 #include <string_view>
 
@@ -28,7 +29,7 @@ std::string name_of(const Command& command, const engine::PassList& passes) {
   static const std::map<std::string_view, const char*> kNames = {
       {"train_step", "train"},    {"evaluate", "eval"},     {"find_nonfinite", "find"},
       {"reference", "reference"}, {"gradient", "gradient"}, {"find_nonfinite_first", "find-first"},
-      {"score", "answer"},        {"block_sums", "count"}};
+      {"score", "answer"},        {"block_sums", "count"},  {"sample", "sample"}};
   return command.kind == engine::CommandKind::pass ? kNames.at(passes.at(command.pass).name.trace)
          : command.kind == engine::CommandKind::snapshot ? "save"
                                                          : "stop";
@@ -161,6 +162,58 @@ TEST_CASE("a run answers its questions at an interval of their own and at the en
   CHECK_FALSE(finished.complete());
   CHECK(take(finished, 1) == "answer1");
   CHECK(finished.complete());
+}
+
+TEST_CASE("a run samples its texts token by token, and nothing comes between", "[run][EX-1]") {
+  const RunProgram::Options options{
+      .total_steps = 3,
+      .eval_interval = 2,
+      .samples_interval = 2,
+      .sampling = {.prompts = {{1}, {2}}, .tokens = 2, .ends = {0}, .vocab = 9, .context = 8}};
+  const auto tokens = [](std::int64_t step, std::vector<std::int32_t> of_texts) {
+    return TokensSampled{.step = step, .tokens = std::move(of_texts), .elapsed_ns = 5};
+  };
+  RunProgram program(options);
+  CHECK(take(program) == "eval0 sample0");
+  CHECK_FALSE(program.sampled(tokens(0, {3, 0})));
+  const auto command = program.next();
+  REQUIRE(command);
+  CHECK(command->text_lengths == std::vector<std::int64_t>{2, 1});
+  CHECK(command->text_tokens == std::vector<std::int32_t>{1, 3, 2});
+  CHECK(take(program).empty());
+  const auto texts = program.sampled(tokens(0, {4, 7}));
+  REQUIRE(texts);
+  CHECK(texts->lengths == std::vector<std::int64_t>{2, 0});
+  CHECK(texts->tokens == std::vector<std::int32_t>{3, 4});
+  CHECK(texts->elapsed_ns == 10);
+  CHECK(take(program) == "train0 train1 eval2 sample2");
+  CHECK(program.sampled(tokens(2, {0, 0})));  // Each begins anew.
+  CHECK(take(program) == "train2 eval3 sample3");
+  CHECK_FALSE(program.complete());
+  CHECK(program.sampled(tokens(3, {0, 0})));
+  CHECK(take(program) == "save3 stop3");
+  CHECK(program.complete());
+
+  // A signal leaves the texts to the next start, which begins them anew.
+  RunProgram stopped(options);
+  CHECK(take(stopped) == "eval0 sample0");
+  stopped.stop_early();
+  CHECK_FALSE(stopped.sampled(tokens(0, {3, 4})));
+  CHECK(take(stopped) == "stop0");
+  RunProgram::Options resumed = options;
+  resumed.first_step = 2;
+  CHECK(take(*std::make_unique<RunProgram>(resumed)) == "train2 eval3 sample3");
+  resumed.samples_missed = true;
+  RunProgram again(resumed);
+  CHECK(take(again) == "sample2");
+  CHECK(again.sampled(tokens(2, {0, 0})));
+  CHECK(take(again) == "train2 eval3 sample3");
+
+  // A value that is not finite does not wait for tokens.
+  RunProgram lost(options);
+  CHECK(take(lost) == "eval0 sample0");
+  lost.stop_nonfinite(0);
+  CHECK(take(lost) == "find0 stop0");
 }
 
 TEST_CASE("a step of two passes is whole, whatever comes between them", "[run][EX-1]") {

@@ -21,6 +21,8 @@ class Loop {
 
   /// Runs all lanes: forward, and in training backward and the reductions.
   void run_lanes(std::int64_t step, const WorldStep::FillLane& fill_lane);
+  /// Lanes of texts have theirs from there.
+  void texts(const data::TextLanes& texts) { texts_ = &texts; }
   /// Runs the collective of this kind on every rank, if the command has one.
   void exchange(CollectiveKind kind, std::int64_t group = -1, std::int64_t part = -1);
 
@@ -37,6 +39,7 @@ class Loop {
   const ShardPlan* plan_;
   PassPlan pass_;
   std::vector<CollectiveOp> ops_;
+  const data::TextLanes* texts_ = nullptr;
 };
 
 void Loop::exchange(CollectiveKind kind, std::int64_t group, std::int64_t part) {
@@ -96,7 +99,8 @@ void Loop::visit(std::size_t index, std::int64_t step) {
                           .step = step,
                           .lane = *lane,
                           .slot = slot(visit.round),
-                          .round = visit.round};
+                          .round = visit.round,
+                          .text = texts_ != nullptr ? texts_->of(*lane) : LaneText()};
       if (visit.backward) {
         rank->lanes().backward(*stream_, visit.unit, work, place);
       } else {
@@ -255,6 +259,27 @@ void WorldStep::score(kernels::Stream& stream, const FillLane& fill_lane) {
   Loop loop(ranks_, stream, ranks_.front()->rank_plan().passes().scoring());
   loop.run_lanes(/*step=*/0, fill_lane);
   stream.synchronize();
+}
+
+std::vector<std::int32_t> WorldStep::sample(kernels::Stream& stream,
+                                            const data::TextTokens& texts) {
+  data::TextLanes lanes;
+  lanes.take(texts);
+  const PassPlan& pass = ranks_.front()->rank_plan().passes().sampling();
+  Loop loop(ranks_, stream, pass);
+  loop.texts(lanes);
+  loop.run_lanes(/*step=*/0, [&lanes](std::int64_t, std::int64_t lane, const LaneSlot& slot) {
+    lanes.read(lane, slot);
+  });
+  stream.synchronize();
+  std::vector<std::int32_t> tokens;
+  for (const auto& rank : ranks_) {
+    if (!rank->plan().lanes_of(pass).lanes_of(rank->options().rank).empty()) {
+      const auto& own = rank->sampled().tokens();
+      tokens.insert(tokens.end(), own.begin(), own.end());
+    }
+  }
+  return tokens;
 }
 
 void WorldStep::compute_reference(kernels::Stream& stream, std::int64_t index,

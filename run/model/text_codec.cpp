@@ -1,10 +1,9 @@
-#include "cli/checkpoints/text_codec.hpp"
+#include "run/model/text_codec.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
-#include "cli/checkpoints/trained_model.hpp"
 #include "data/prepare/prepare.hpp"
 #include "data/rows/row_facts.hpp"
 #include "data/tokenizer/formats/file_names.hpp"
@@ -13,18 +12,42 @@
 #include "data/tokens/kept_tokenizer.hpp"
 #include "run/model/model_files.hpp"
 
-namespace train::cli {
+namespace train::run {
 namespace {
 
 namespace fs = std::filesystem;
 
-/// Tokenizer of a run; empty if there is none.
+/// Tokenizer of a run; empty if there is none. The run's copy comes from model.from.
 fs::path tokenizer_of(const fs::path& run, const configs::RunConfig& config) {
-  const fs::path model = run::model_directory(run);
-  return data::holds_tokenizer(model) ? model : data::kept_tokenizer(config.data.dir);
+  for (const fs::path& model : {model_directory(run), fs::path(config.model.from)}) {
+    if (!model.empty() && data::holds_tokenizer(model)) {
+      return model;
+    }
+  }
+  return data::kept_tokenizer(config.data.dir);
 }
 
 }  // namespace
+
+std::vector<std::int32_t> encode_bytes(std::string_view text) {
+  std::vector<std::int32_t> tokens;
+  tokens.reserve(text.size() + 1);
+  for (const char letter : text) {
+    tokens.push_back(static_cast<unsigned char>(letter));
+  }
+  if (tokens.empty()) {
+    tokens.push_back(static_cast<std::int32_t>(data::kBytesEndOfText));
+  }
+  return tokens;
+}
+
+std::string show_byte(std::int32_t token) {
+  if (token >= data::kBytesEndOfText || token == '\n') {
+    return "\n";
+  }
+  const bool control = (token < 32 && token != '\t') || token == 127;
+  return std::string(1, control ? '?' : static_cast<char>(token));
+}
 
 Result<TextCodec> TextCodec::of_run(const fs::path& run, const configs::RunConfig& config,
                                     std::int64_t vocab) {
@@ -43,9 +66,12 @@ Result<TextCodec> TextCodec::of_run(const fs::path& run, const configs::RunConfi
                     "beside the data in "
                     "{}; put tokenizer.json into the first",
                     run.string(), name.empty() ? "an unknown tokenizer" : name,
-                    run::model_directory(run).string(), config.data.dir));
+                    model_directory(run).string(), config.data.dir));
   }
   auto codec_of_path = TRAIN_TRY(of_directory(path, vocab));
+  if (facts && facts->end_of_text) {
+    codec_of_path.ends_.push_back(static_cast<std::int32_t>(*facts->end_of_text));
+  }
   // A model trained from scratch has no files of its own that define turn ends.
   if (facts && facts->format) {
     const auto rows = TRAIN_TRY(data::read_row_facts(config.data.dir));
@@ -121,4 +147,4 @@ std::string TextCodec::Stream::add(std::int32_t token) {
 
 std::string TextCodec::Stream::finish() { return text_ ? text_->finish() : std::string(); }
 
-}  // namespace train::cli
+}  // namespace train::run

@@ -14,14 +14,22 @@
 #include "data/tokenizer/text_stream.hpp"
 #include "data/tokenizer/tokenizer.hpp"
 
-namespace train::cli {
+namespace train::run {
 
-/// Converts a run's tokens to text and back: with the tokenizer that made its data, stored with the
-/// model or beside the data; or as bytes. Threading: as Tokenizer.
+/// `bytes` tokenizer for prompts: one token per byte. An empty text becomes one end-of-text token,
+/// so that there is something to continue.
+[[nodiscard]] std::vector<std::int32_t> encode_bytes(std::string_view text);
+
+/// Display form of a token: its byte; end-of-text as a line break; control characters as '?'.
+[[nodiscard]] std::string show_byte(std::int32_t token);
+
+/// Converts a run's tokens to text and back: with the tokenizer of its model or of its data; or as
+/// bytes. Threading: as Tokenizer.
 class TextCodec {
  public:
   /// `vocab`: of the model; identifies bytes if nothing else does. Blocks. Errors (user): no
   /// tokenizer is found, and the tokens cannot be bytes; those of Tokenizer::load.
+  /// The tokenizer is in the run's copy of its model, in model.from, or beside the data.
   static Result<TextCodec> of_run(const std::filesystem::path& run,
                                   const configs::RunConfig& config, std::int64_t vocab);
 
@@ -38,6 +46,8 @@ class TextCodec {
   [[nodiscard]] const std::filesystem::path& files() const { return files_; }
   /// Valid ids are less than this.
   [[nodiscard]] std::int64_t vocab() const { return vocab_; }
+  /// Tokens that end a text, in no order.
+  [[nodiscard]] const std::vector<std::int32_t>& ends() const { return ends_; }
   /// True if a token ends a text: the tokenizer's end-of-text, those named in the model's
   /// generation_config.json or config.json, and turn ends that a run's data trains; byte models
   /// continue past their end-of-text.
@@ -66,4 +76,4 @@ class TextCodec {
   std::int64_t vocab_ = 0;
 };
 
-}  // namespace train::cli
+}  // namespace train::run

@@ -1,13 +1,13 @@
-#include "cli/checkpoints/trained_model.hpp"
+#include "run/model/text_codec.hpp"
 
 #include <catch2/catch.hpp>
 
 #include "data/prepare/prepare.hpp"
 
-namespace train::cli::trained_model_test {
+namespace train::run::text_codec_test {
 namespace {
 
-TEST_CASE("trained_model: every byte is the token of its value", "[cli][trained_model]") {
+TEST_CASE("text_codec: every byte is the token of its value", "[run][text_codec]") {
   std::string text;
   for (int byte = 0; byte < 256; ++byte) {
     text.push_back(static_cast<char>(byte));
@@ -19,12 +19,12 @@ TEST_CASE("trained_model: every byte is the token of its value", "[cli][trained_
   }
 }
 
-TEST_CASE("trained_model: no text begins a document", "[cli][trained_model]") {
+TEST_CASE("text_codec: no text begins a document", "[run][text_codec]") {
   REQUIRE(encode_bytes("") == std::vector{static_cast<std::int32_t>(data::kBytesEndOfText)});
 }
 
-TEST_CASE("trained_model: what would steer the terminal is shown as a question mark",
-          "[cli][trained_model]") {
+TEST_CASE("text_codec: what would steer the terminal is shown as a question mark",
+          "[run][text_codec]") {
   CHECK(show_byte('a') == "a");
   CHECK(show_byte('\t') == "\t");
   CHECK(show_byte('\n') == "\n");
@@ -35,4 +35,4 @@ TEST_CASE("trained_model: what would steer the terminal is shown as a question m
 }
 
 }  // namespace
-}  // namespace train::cli::trained_model_test
+}  // namespace train::run::text_codec_test
