@@ -47,8 +47,7 @@ RunProgram::RunProgram(Options options)
     : options_(std::move(options)),
       step_(options_.first_step),
       references_(options_.references_done),
-      saved_(options_.first_step > 0 && options_.first_step_saved),
-      sampling_(options_.sampling) {
+      saved_(options_.first_step > 0 && options_.first_step_saved) {
   // A resumed run evaluated this step before saving, except in a save on a signal, which does not
   // wait for it; a new run starts with a measured loss.
   evaluated_ = options_.first_step > 0 && !options_.evaluation_missed;
@@ -57,6 +56,7 @@ RunProgram::RunProgram(Options options)
   }
   answered_ = options_.first_step > 0 && !options_.choices_missed;
   sampled_ = options_.first_step > 0 && !options_.samples_missed;
+  sampling_ = TextSampling(options_.sampling);
 }
 
 bool RunProgram::due(std::int64_t interval) const {
