@@ -180,7 +180,8 @@ class Audit {
       return problem("not a JSON object with a step");
     }
     const auto step = entry["step"].get<std::int64_t>();
-    if (entry.value("event", "") != "choices") {  // The journal keeps no other evaluation results.
+    const std::string event = entry.value("event", "");
+    if (event != "choices" && event != "samples") {  // The journal has neither.
       entry.contains("val_loss") ? evaluation(step, entry) : training(step, entry);
     }
   }

@@ -168,8 +168,9 @@ Result<BatchJob> make_job(const SubmitOptions& options) {
   const std::vector<std::string> keys = keys_for(asked, cluster, set);
   configs::KeyPositions places;
   const auto config = TRAIN_TRY(configs::load_config(options.config, keys, &places));
-  if (const auto plan = plan_run(config); !plan) {
-    return configs::with_place(plan.error(), config, places);
+  auto plan = plan_run(config);
+  if (const Status samples = plan ? open_samples(*plan) : plan.error(); !samples) {
+    return configs::with_place(samples.error(), config, places);
   }
   const auto directory = TRAIN_TRY(storage::absolute_path(run_root(config)));
   const auto cpus = TRAIN_TRY(cpus_for(config, cluster));

@@ -16,7 +16,7 @@ struct Command {
   std::int64_t step = 0;       ///< Of a search the index of the step to run again.
   std::int64_t replaces = -1;  ///< Of a snapshot: that waits and is given up for it, if it is good.
   bool write_now = false;      ///< A snapshot is written at once; else when WriteSnapshot says so.
-  // Texts to continue (data::TextTokens).
+  // Texts to continue (engine::TextTokens).
   std::vector<std::int64_t> text_lengths = {};
   std::vector<std::int32_t> text_tokens = {};
   std::int64_t text_vocab = 0;

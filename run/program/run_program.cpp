@@ -140,7 +140,7 @@ Command RunProgram::next_tokens() {
   }
   awaits_tokens_ = true;
   Command command = give(options_.passes.sampling(), step_);
-  data::TextTokens texts = sampling_.texts();
+  engine::TextTokens texts = sampling_.texts();
   command.text_lengths = std::move(texts.lengths);
   command.text_tokens = std::move(texts.tokens);
   command.text_vocab = texts.vocab;

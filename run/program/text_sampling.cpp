@@ -14,8 +14,8 @@ void TextSampling::begin() {
   over_.assign(options_.prompts.size(), options_.tokens == 0);
 }
 
-data::TextTokens TextSampling::texts() const {
-  data::TextTokens texts{.vocab = options_.vocab, .context = options_.context};
+engine::TextTokens TextSampling::texts() const {
+  engine::TextTokens texts{.vocab = options_.vocab, .context = options_.context};
   for (std::size_t i = 0; i < sampled_.size(); ++i) {
     Tokens text = options_.prompts[i];
     if (over_[i]) {

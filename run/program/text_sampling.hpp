@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "data/lanes/text_lanes.hpp"
+#include "engine/lanes/text_lanes.hpp"
 
 namespace train::run {
 
@@ -27,7 +27,7 @@ class TextSampling {
   void begin();
   /// What the next token of each text follows from; of a text that is over its first token alone,
   /// so that its lane costs little.
-  [[nodiscard]] data::TextTokens texts() const;
+  [[nodiscard]] engine::TextTokens texts() const;
   /// Appends the next token of each text; those of texts that are over are dropped. REQUIRES: one
   /// of each.
   void add(const Tokens& tokens);

@@ -325,14 +325,14 @@ void RunReport::choices(const EvaluationFinished& event) {
 }
 
 void RunReport::samples(const TextsSampled& event) {
-  const SampleSet& set = *options_.samples;
   rate_.end_samples(event.elapsed_ns);
   std::span<const std::int32_t> left(event.tokens);
-  for (std::size_t i = 0; i < event.lengths.size(); ++i) {
+  const std::size_t texts = options_.samples != nullptr ? event.lengths.size() : 0;
+  for (std::size_t i = 0; i < texts; ++i) {
     const auto length = static_cast<std::size_t>(event.lengths[i]);
-    const std::string text = set.text(i, left.first(length));
+    const std::string text = options_.samples->text(i, left.first(length));
     left = left.subspan(length);
-    const std::string& prompt = set.shown()[i];
+    const std::string& prompt = options_.samples->shown()[i];
     note_sample({.kind = kSampledEvent, .prompt = prompt, .text = text, .step = event.step});
     print_line(fmt::format("sample at step {}: {} {}", event.step, quoted(prompt), quoted(text)));
     if (options_.tensorboard) {

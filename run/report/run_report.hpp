@@ -54,7 +54,7 @@ struct ReportOptions {
   std::function<void(double flops)> keep_rate = {};
   std::optional<double> bytes_per_token = {};         ///< For bits per byte.
   std::shared_ptr<const data::LaneSource> data = {};  ///< Has the questions of evaluations, if any.
-  std::shared_ptr<const SampleSet> samples = {};  ///< Prompts of sampled texts, if there are any.
+  std::shared_ptr<const SampleSet> samples = {};  ///< Of sampled texts; null: they have no words.
   std::vector<std::string> units = {};            ///< Names for the norms of the units' gradients.
   std::shared_ptr<const engine::Optimizer> optimizer = {};  ///< Interprets the optimizer's sums.
   /// Names of RowWeighting::metrics(), and of the losses of sources.

@@ -202,6 +202,47 @@ TEST_CASE("many ranks: questions fall unevenly, at an interval of their own, and
   }
 }
 
+// Three texts on four ranks: one has none. They end at different tokens.
+TEST_CASE("many ranks: texts are sampled alike at any ranks, and nobody waits",
+          "[actors][samples][EX-1][EX-2][P1][P2]") {
+  const RunSetup base{.steps = 3,
+                      .eval_interval = 2,
+                      .checkpoint_interval = 2,
+                      .eval_lanes = 1,
+                      .lane_slots = 2,
+                      .manual_streams = true,
+                      .samples_interval = 2};
+  const PlainRun plain(base);
+  const auto run_of = [&](const RunSetup& setup, std::uint64_t seed) {
+    Random random(seed);
+    TrainingRun run(setup);
+    run.start();
+    run.run(random);
+    REQUIRE(run.finished().exit_code == kExitFinished);
+    require_same(run, plain);
+    std::vector<std::vector<std::int64_t>> texts;
+    for (const actors::TextsSampled& each : run.texts) {
+      texts.push_back({each.step});
+      texts.back().insert(texts.back().end(), each.lengths.begin(), each.lengths.end());
+      texts.back().insert(texts.back().end(), each.tokens.begin(), each.tokens.end());
+    }
+    return texts;
+  };
+  const std::uint64_t first = Catch::rngSeed();
+  const auto alone = run_of(base, first);
+  REQUIRE(alone.size() == 3);  // After 0, 2 and 3 steps.
+  for (const std::int64_t ranks : {2, 3, 4}) {
+    for (const char* strategy : {"none", "full", "hybrid", "gradient"}) {
+      for (std::uint64_t seed = first; seed < first + 3; ++seed) {
+        INFO(ranks << " ranks, " << strategy << ", schedule seed " << seed);
+        RunSetup setup = base;
+        setup.parallel = split_over(ranks, strategy);
+        REQUIRE(run_of(setup, seed) == alone);
+      }
+    }
+  }
+}
+
 TEST_CASE("many ranks: the same seed gives the same schedule, another one another", "[actors]") {
   const auto trace = [](std::uint64_t seed) {
     Random random(seed);

@@ -35,6 +35,9 @@ CONFIG = """
 [run]
 name = "watched"
 steps = 1000000
+sample_interval_steps = 50
+sample_tokens = 8
+sample_prompts = ["the river ", "a <b>quiet</b>\\nchild"]
 [model]
 arch = "enoki"
 layers = 3
@@ -170,10 +173,30 @@ def watch_the_run(page, run, url, pictures):
     assert any(agree(shown, line["val_loss"]) for line in metrics_of(run) if "val_loss" in line)
     page.until(lambda: "resident" in page.text("memory") and "as planned" in page.text("memory"), "memory")
     page.until(lambda: page.events("checkpoint_published"), "a checkpoint")
+    look_at_the_samples(page, run)
     look_at_the_rate(page, run)
     look_at_the_axes(page)
     page.picture(pictures, "board.png")
     page.no_complaints()
+
+
+def look_at_the_samples(page, run):
+    """Texts of a step, as they are in the events, markup and all; the slider goes back to the first."""
+    page.until(lambda: len(sampled(run)) >= 4, "two steps with samples")
+    page.until(lambda: page.text("samples-at").endswith(", the newest"), "samples")
+    page.script("byId('samples-step').value = 0; byId('samples-step').dispatchEvent(new Event('input'));")
+    page.until(lambda: page.text("samples-at") == "step 0", "the first samples")
+    first = [event for event in sampled(run) if event["step"] == 0]
+    shown = page.script("return [...document.querySelectorAll('#samples dt, #samples dd')].map((one) => one.textContent);")
+    assert shown == [part for event in first for part in (event["prompt"], event["text"])], (shown, first)
+    assert not page.events("sampled"), "texts have a place of their own"
+    page.script("const step = byId('samples-step'); step.value = step.max; step.dispatchEvent(new Event('input'));")
+    page.until(lambda: page.text("samples-at").endswith(", the newest"), "the newest samples")
+
+
+def sampled(run):
+    lines = (run / "events.jsonl").read_text().splitlines()
+    return [event for event in map(json.loads, lines) if event["event"] == "sampled"]
 
 
 def count(text):

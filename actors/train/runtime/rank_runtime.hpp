@@ -15,9 +15,9 @@
 #include "checkpoint/index/step_journal.hpp"
 #include "checkpoint/memory/memory_snapshots.hpp"
 #include "data/lanes/lane_source.hpp"
-#include "data/lanes/text_lanes.hpp"
 #include "engine/collective/collective.hpp"
 #include "engine/host_state.hpp"
+#include "engine/lanes/text_lanes.hpp"
 #include "engine/rank/exec/rank_engine.hpp"
 #include "kernels/device/stream.hpp"
 
@@ -65,7 +65,7 @@ struct RankRuntime {
   engine::ChannelTransports transports;  ///< Null for a single rank.
   CollectiveBook collectives;
   std::shared_ptr<const data::LaneSource> data;
-  data::TextLanes texts;  ///< Texts of the command that continues them.
+  engine::TextLanes texts;  ///< Texts of the command that continues them.
   WaitBoard waits;
   RankBoard board;
   MemoryKeeping memory;  ///< None: no snapshots in memory.

@@ -338,6 +338,39 @@ TEST_CASE("a command is finished when every rank has finished it", "[actors][EX-
   CHECK(f.reporter.count<StepFinished>() == 1);  // once for all
 }
 
+TEST_CASE("texts go on when every rank has sent its tokens, and are reported once",
+          "[actors][samples][EX-1]") {
+  TwoRanks f({.total_steps = 1,
+              .samples_interval = 1,
+              .sampling = {.prompts = {{1}, {2}}, .tokens = 2, .vocab = 9, .context = 8}});
+  const auto samples = [&f](int rank) { return commands(f.rank[rank], engine::kSampling); };
+  const auto send = [&f](std::int32_t rank, std::int32_t token) {
+    f.tell(TokensSampled{
+        .step = 0, .rank = rank, .first_text = rank, .tokens = {token}, .elapsed_ns = 2});
+  };
+  REQUIRE(samples(0).size() == 1);
+  CHECK(samples(1).back().text_tokens == std::vector<std::int32_t>{1, 2});
+  send(1, 4);
+  CHECK(samples(0).size() == 1);
+  send(0, 3);
+  REQUIRE(samples(0).size() == 2);
+  CHECK(samples(1).back().text_tokens == std::vector<std::int32_t>{1, 3, 2, 4});
+  CHECK(commands(f.rank[0], engine::kTrainStep).empty());
+  CHECK(f.reporter.count<TextsSampled>() == 0);
+  send(0, 5);
+  send(1, 6);
+  REQUIRE(f.reporter.count<TextsSampled>() == 1);
+  const TextsSampled texts = f.reporter.all<TextsSampled>().front();
+  CHECK(texts.lengths == std::vector<std::int64_t>{2, 2});
+  CHECK(texts.tokens == std::vector<std::int32_t>{3, 5, 4, 6});
+  CHECK(texts.elapsed_ns == 4);
+  for (std::uint64_t command = 0; command < 2; ++command) {
+    f.tell(CommandFinished{command, 0});
+    f.tell(CommandFinished{command, 1});
+  }
+  CHECK(commands(f.rank[0], engine::kTrainStep).size() == 1);
+}
+
 TEST_CASE("the run ends when every rank has stopped", "[actors][EX-1]") {
   TwoRanks f({.total_steps = 0});
   CHECK(commands(f.rank[0], CommandKind::stop).size() == 1);

@@ -37,8 +37,8 @@ Options sampled_options(Architecture architecture) {
   return options;
 }
 
-data::TextTokens texts_of(const std::vector<Tokens>& texts, const Options& options) {
-  data::TextTokens all{.vocab = options.model.vocab_size, .context = options.seq_len};
+TextTokens texts_of(const std::vector<Tokens>& texts, const Options& options) {
+  TextTokens all{.vocab = options.model.vocab_size, .context = options.seq_len};
   for (const Tokens& text : texts) {
     const std::int64_t unseen = std::max<std::int64_t>(0, std::ssize(text) - options.seq_len);
     all.lengths.push_back(std::ssize(text));

@@ -96,6 +96,9 @@ TEST_CASE("samples: before the first step, at the interval and after the last, i
     tensorboard += read_bytes(file.path());
   }
   CHECK(count_of(tensorboard, "samples/1") == 6);
+  const Ended verified = site.call({"verify", "runs/tiny"});
+  INFO(verified.out << verified.err);
+  CHECK(verified.exit_code == 0);
 }
 
 TEST_CASE("samples: the texts are those that generate writes with the checkpoint",

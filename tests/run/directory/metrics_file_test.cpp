@@ -29,6 +29,10 @@ std::string choices_of(std::int64_t step) {
   return fmt::format(R"({{"event":"choices","step":{},"choices":{{}}}})", step);
 }
 
+std::string samples_of(std::int64_t step) {
+  return fmt::format(R"({{"event":"samples","step":{},"sample_seconds":0.5}})", step);
+}
+
 }  // namespace
 
 TEST_CASE("metrics_file: the end is that of the last line of a step that counts",
@@ -43,6 +47,9 @@ TEST_CASE("metrics_file: the end is that of the last line of a step that counts"
     if (step % 3 == 0) {
       text += evaluation_of(step) + "\n" + choices_of(step) + "\n";
     }
+    if (step % 2 == 0) {
+      text += samples_of(step) + "\n";
+    }
     ends.push_back(text.size());
   }
   const std::string torn =
@@ -56,6 +63,7 @@ TEST_CASE("metrics_file: the end is that of the last line of a step that counts"
     CHECK(end->newest_step == step);
     CHECK(end->evaluated == (step % 3 == 0));
     CHECK(end->answered == (step % 3 == 0));
+    CHECK(end->sampled == (step % 2 == 0));
   }
   CHECK(find_metrics_end(directory.path(), 0)->kept_bytes == evaluation_of(0).size() + 1);
   CHECK(find_metrics_end(directory.path(), kAnyStep)->newest_step == 9);

@@ -27,6 +27,27 @@ TEST_CASE("run events: a line has the fields that the event has", "[run][run_eve
   CHECK(stop_requested_event(SIGUSR1).text == "SIGUSR1");
 }
 
+TEST_CASE("run events: sampled texts of some steps are read back, whatever else is in the file",
+          "[run][run_events][samples]") {
+  const test::TempDirectory directory;
+  CHECK(sampled_texts(directory.path(), 0).empty());
+  const auto sampled = [](std::int64_t step, const std::string& text) {
+    return event_line({.kind = kSampledEvent, .prompt = "a \"b\"", .text = text, .step = step});
+  };
+  test::write_bytes(events_path(directory.path()),
+                    sampled(2, "x") + event_line({.kind = "sampled", .text = "no prompt"}) +
+                        "{\"event\":\"sampled\",\"step\":\"4\"}\nsampled\n" + sampled(4, "y\n") +
+                        sampled(6, "") + event_line({.kind = "saved", .text = "sampled"}) +
+                        "{\"event\":\"sampled\",\"ste");
+  const auto texts = sampled_texts(directory.path(), 4);
+  REQUIRE(texts.size() == 2);
+  CHECK(texts[0].step == 4);
+  CHECK(texts[0].prompt == "a \"b\"");
+  CHECK(texts[0].text == "y\n");
+  CHECK(texts[1].step == 6);
+  CHECK(texts[1].text.empty());
+}
+
 TEST_CASE("run events: what is no UTF-8 spoils no line", "[run][run_events]") {
   const std::string line = event_line({.kind = "rank_lost", .text = "a\xff\nb"});
   CHECK(line.find('\n') == line.size() - 1);

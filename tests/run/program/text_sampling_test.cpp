@@ -35,7 +35,7 @@ TEST_CASE("text sampling: each text goes on until a token ends it, or it is long
 TEST_CASE("text lanes: a lane holds the last tokens of its text, then padding", "[run][samples]") {
   TextSampling sampling(three_texts());
   sampling.add({10, 0, 11});
-  data::TextLanes lanes;
+  engine::TextLanes lanes;
   lanes.take(sampling.texts());
   std::vector<std::int32_t> tokens(6, 99), targets(6, 99);
   const engine::LaneSlot slot{.tokens = tokens, .targets = targets, .positions = {}, .weights = {}};

@@ -38,6 +38,8 @@ class TrainingRun : public RunEvents {
         keep(message);
       } else if (actor == "reporter" && message.match_elements<actors::CheckpointSkipped>()) {
         skipped.push_back(message.get_as<actors::CheckpointSkipped>(0).step);
+      } else if (actor == "reporter" && message.match_elements<actors::TextsSampled>()) {
+        texts.push_back(message.get_as<actors::TextsSampled>(0));
       }
     });
   }
@@ -104,6 +106,8 @@ class TrainingRun : public RunEvents {
                                 .program = {.total_steps = setup_.steps,
                                             .eval_interval = setup_.eval_interval,
                                             .choices_interval = setup_.choices_interval,
+                                            .samples_interval = setup_.samples_interval,
+                                            .sampling = sampling_of(setup_),
                                             .checkpoint_interval = setup_.checkpoint_interval},
                                 .waits = waits,
                                 .actors = run_actors},

@@ -18,6 +18,7 @@
 #include "engine/model/model_shape.hpp"
 #include "kernels/backend.hpp"
 #include "kernels/device/stream.hpp"
+#include "run/program/text_sampling.hpp"
 #include "tests/support/disks/temp_directory.hpp"
 #include "tests/support/runs/world_step.hpp"
 
@@ -52,6 +53,7 @@ struct RunSetup {
   bool manual_streams = false;     ///< False: work runs inside enqueue().
   std::int64_t digest_interval = 0;
   std::int64_t choices_interval = 0;
+  std::int64_t samples_interval = 0;  ///< Of three texts.
   std::int64_t questions = 0;  ///< With four choices, in two lanes each; if any, tokens are bytes.
   configs::ParallelSection parallel = split_over(1, "none");
   const kernels::KernelTable* kernels = &kernels::cpu_backend();  ///< Not used by the plain loop.
@@ -73,6 +75,15 @@ inline std::shared_ptr<const data::ChoiceSet> questions_of(const RunSetup& setup
   return std::make_shared<const data::ChoiceSet>(std::move(set).value());
 }
 
+/// Three texts; the last outgrows the context. Some tokens end a text.
+inline run::TextSampling::Options sampling_of(const RunSetup& setup) {
+  return {.prompts = {{1, 2, 3}, {4}, {5, 6, 8, 9, 10, 12, 13, 14, 15, 16, 17, 18, 19, 20}},
+          .tokens = setup.samples_interval > 0 ? 5 : 0,
+          .ends = {7, 11, 23, 42},
+          .vocab = 64,
+          .context = 16};
+}
+
 inline engine::RankOptions engine_options(const RunSetup& setup, std::int64_t rank = 0) {
   engine::RankOptions options;
   engine::ModelShape shape;
@@ -91,6 +102,8 @@ inline engine::RankOptions engine_options(const RunSetup& setup, std::int64_t ra
   options.total_steps = setup.steps;
   options.eval_lanes = setup.eval_lanes;
   options.scored_lanes = setup.questions > 0 ? questions_of(setup)->lanes() : 0;
+  options.sampled_texts = setup.samples_interval > 0 ? 3 : 0;
+  options.sampling = {.temperature = 1.0, .seed = setup.seed};
   options.lane_slots = setup.lane_slots;
   options.optimizer.lr = 1e-2;
   options.schedule.name = "constant";

@@ -18,6 +18,7 @@ class RunEvents {
   std::vector<actors::StepFinished> steps;
   std::vector<actors::EvaluationFinished> evaluations;
   std::map<std::int64_t, std::vector<std::uint64_t>> answers;  ///< By step; of all ranks.
+  std::vector<actors::TextsSampled> texts;
   std::vector<std::int64_t> saved, skipped, save_failed;
   std::vector<actors::RankFailed> failures;
   std::vector<actors::NonfiniteFound> nonfinite;

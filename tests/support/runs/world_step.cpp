@@ -22,7 +22,7 @@ class Loop {
   /// Runs all lanes: forward, and in training backward and the reductions.
   void run_lanes(std::int64_t step, const WorldStep::FillLane& fill_lane);
   /// Lanes of texts have theirs from there.
-  void texts(const data::TextLanes& texts) { texts_ = &texts; }
+  void texts(const TextLanes& texts) { texts_ = &texts; }
   /// Runs the collective of this kind on every rank, if the command has one.
   void exchange(CollectiveKind kind, std::int64_t group = -1, std::int64_t part = -1);
 
@@ -39,7 +39,7 @@ class Loop {
   const ShardPlan* plan_;
   PassPlan pass_;
   std::vector<CollectiveOp> ops_;
-  const data::TextLanes* texts_ = nullptr;
+  const TextLanes* texts_ = nullptr;
 };
 
 void Loop::exchange(CollectiveKind kind, std::int64_t group, std::int64_t part) {
@@ -261,9 +261,8 @@ void WorldStep::score(kernels::Stream& stream, const FillLane& fill_lane) {
   stream.synchronize();
 }
 
-std::vector<std::int32_t> WorldStep::sample(kernels::Stream& stream,
-                                            const data::TextTokens& texts) {
-  data::TextLanes lanes;
+std::vector<std::int32_t> WorldStep::sample(kernels::Stream& stream, const TextTokens& texts) {
+  TextLanes lanes;
   lanes.take(texts);
   const PassPlan& pass = ranks_.front()->rank_plan().passes().sampling();
   Loop loop(ranks_, stream, pass);

@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "data/lanes/text_lanes.hpp"
+#include "engine/lanes/text_lanes.hpp"
 #include "engine/rank/exec/rank_engine.hpp"
 
 namespace train::engine {
@@ -38,7 +38,7 @@ class WorldStep {
   /// Scores the documents of the scored lanes.
   void score(kernels::Stream& stream, const FillLane& fill_lane);
   /// The next token of each text, in their order.
-  std::vector<std::int32_t> sample(kernels::Stream& stream, const data::TextTokens& texts);
+  std::vector<std::int32_t> sample(kernels::Stream& stream, const TextTokens& texts);
   /// Computes the reference's log-probabilities of the documents of as many lanes as a step has.
   void compute_reference(kernels::Stream& stream, std::int64_t index, const FillLane& fill_lane);
   /// Runs the lanes of `step` again and finds the first NaN or Inf; weights are unchanged.

@@ -7,7 +7,7 @@
 #include "engine/command.hpp"
 #include "engine/lanes/lane_slot.hpp"
 
-namespace train::data {
+namespace train::engine {
 
 /// Texts that are continued by a token each, and what a lane of LaneRows::texts holds of its own.
 struct TextTokens {
@@ -27,13 +27,13 @@ class TextLanes {
   /// REQUIRES: as many tokens as the lengths say.
   void take(TextTokens texts);
 
-  [[nodiscard]] engine::LaneText of(std::int64_t lane) const;
+  [[nodiscard]] LaneText of(std::int64_t lane) const;
   /// Writes the tokens of the lane's text, then padding. REQUIRES: a slot of at least as many.
-  void read(std::int64_t lane, const engine::LaneSlot& slot) const;
+  void read(std::int64_t lane, const LaneSlot& slot) const;
 
  private:
   TextTokens texts_;
   std::vector<std::size_t> begins_;  // Of each text in tokens, then the end.
 };
 
-}  // namespace train::data
+}  // namespace train::engine

@@ -1,10 +1,10 @@
-#include "data/lanes/text_lanes.hpp"
+#include "engine/lanes/text_lanes.hpp"
 
 #include <algorithm>
 
 #include "base/check.hpp"
 
-namespace train::data {
+namespace train::engine {
 
 void TextLanes::take(TextTokens texts) {
   texts_ = std::move(texts);
@@ -17,11 +17,11 @@ void TextLanes::take(TextTokens texts) {
               begins_.back());
 }
 
-engine::LaneText TextLanes::of(std::int64_t lane) const {
+LaneText TextLanes::of(std::int64_t lane) const {
   return {.tokens = texts_.lengths.at(static_cast<std::size_t>(lane)), .vocab = texts_.vocab};
 }
 
-void TextLanes::read(std::int64_t lane, const engine::LaneSlot& slot) const {
+void TextLanes::read(std::int64_t lane, const LaneSlot& slot) const {
   const std::size_t begin = begins_.at(static_cast<std::size_t>(lane));
   const std::size_t end = begins_.at(static_cast<std::size_t>(lane) + 1);
   TRAIN_CHECK(end - begin <= slot.tokens.size(), "{} tokens in {}", end - begin,
@@ -34,4 +34,4 @@ void TextLanes::read(std::int64_t lane, const engine::LaneSlot& slot) const {
             texts_.tokens.begin() + static_cast<std::ptrdiff_t>(end), slot.tokens.begin());
 }
 
-}  // namespace train::data
+}  // namespace train::engine
