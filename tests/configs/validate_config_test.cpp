@@ -328,8 +328,17 @@ struct Row {
   Words idle, needed;
 };
 
+const Words kSampled = {kArch, "run.sample_tokens=5", "run.sample_interval_steps=2"};
+const Words kSampledPrompts = {kArch, "run.sample_tokens=5", "run.sample_interval_steps=2",
+                               "run.sample_prompts=[\"y\"]"};
+
 const std::vector<Row> kRows = {
     {"run.sample_prompt=x", {kArch}, {kArch, "run.sample_tokens=5"}},
+    {"run.sample_prompt=x", kSampledPrompts, kSampled},
+    {"run.sample_prompts=[\"x\"]", {kArch}, kSampled},
+    {"run.sample_chats=[\"x\"]", {kArch}, kSampled},
+    {"run.sample_temperature=0.5", {kArch}, kSampled},
+    {"run.sample_seed=3", {kArch}, kSampled},
     {"model.init_scheme=standard", {"model.from=m"}, {kArch}},
     {"model.init_std=0.5", {"model.from=m"}, {kArch, "model.init_scheme=karpathy_gpt2"}},
     {"model.init_std=0.5", {kArch}, {kArch, "model.init_scheme=karpathy_gpt2"}},
