@@ -2,7 +2,7 @@
 
 #include <catch2/catch.hpp>
 
-namespace train::run {
+namespace train::run::text_sampling_test {
 namespace {
 
 using Tokens = TextSampling::Tokens;
@@ -49,4 +49,4 @@ TEST_CASE("text lanes: a lane holds the last tokens of its text, then padding", 
 }
 
 }  // namespace
-}  // namespace train::run
+}  // namespace train::run::text_sampling_test
