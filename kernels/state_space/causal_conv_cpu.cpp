@@ -84,6 +84,14 @@ void conv_backward_document(const CausalConvBackwardParams& p, const float* weig
     const auto* x = static_cast<const float*>(p.x) + row * p.x_stride + c0;
     const auto* dy = static_cast<const float*>(p.dy) + row * p.y_stride + c0;
     auto* dx = static_cast<float*>(p.dx) + row * p.dx_stride + c0;
+    // A block's next row lies pages away, where the processor does not look ahead.
+    if (constexpr std::int64_t back = 8; row - back - ring >= document.first) {
+      for (std::int64_t c = 0; c < width; c += 16) {
+        __builtin_prefetch(x - (back + ring) * p.x_stride + c);
+        __builtin_prefetch(dy - back * p.y_stride + c);
+        __builtin_prefetch(dx - back * p.dx_stride + c, 1);
+      }
+    }
     const float* inputs[kMostTaps] = {};
     const std::int64_t first = std::max<std::int64_t>(0, ring - (row - document.first));
     for (std::int64_t j = first; j < p.taps; ++j) {
