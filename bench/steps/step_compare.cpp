@@ -29,10 +29,9 @@ std::unique_ptr<TorchPeer> start_peer(const Workplace& place, const StepCase& on
 /// Checks that both sides' first losses are about equal, near that of guessing.
 void check_first_loss(const Workplace& place, const StepCase& one, double ours, double theirs) {
   constexpr double kFarFromGuessing = 1.0;
-  constexpr double kSame = 0.15;
   const double guessing =
       std::log(static_cast<double>(plan_of_case(place, one).engine.model.vocab_size));
-  if (std::abs(ours - guessing) > kFarFromGuessing || std::abs(ours - theirs) > kSame) {
+  if (std::abs(ours - guessing) > kFarFromGuessing || std::abs(ours - theirs) > one.same_loss) {
     throw std::runtime_error(
         fmt::format("not the same model: first loss {:.3f} here, {:.3f} "
                     "there, {:.3f} by guessing",

@@ -56,7 +56,9 @@ Json description_of(const Workplace& place, const StepCase& one, const std::stri
                     bool choose_way) {
   const run::RunPlan plan = plan_of_case(place, one);
   const engine::ModelSpec& model = plan.engine.model;
-  const auto& attention = engine::block_of<engine::AttentionSpec>(model.layers.front());
+  // A published model is described by its config.json; state spaces have no attention.
+  const auto* found = engine::find_block<engine::AttentionSpec>(model.layers.front());
+  const engine::AttentionSpec attention = found == nullptr ? engine::AttentionSpec{} : *found;
   const configs::ModelSection& section = plan.config.model;
   const bool qwen3 = model.architecture == "dstar_qwen3";
   return {
