@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <initializer_list>
 #include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "kernels/state_space/causal_conv.hpp"
@@ -43,6 +45,39 @@ inline const std::vector<std::int64_t> kLengths = {
 
 /// log(1 + exp(x)) in double.
 inline double softplus(double x) { return std::max(x, 0.0) + std::log1p(std::exp(-std::abs(x))); }
+
+/// The columns from `first` on of a matrix, in double.
+inline Exact columns(const Values& matrix, std::int64_t rows, std::int64_t stride,
+                     std::int64_t first, std::int64_t cols) {
+  Exact result;
+  for (std::int64_t row = 0; row < rows; ++row) {
+    const auto begin = matrix.begin() + row * stride + first;
+    result.insert(result.end(), begin, begin + cols);
+  }
+  return result;
+}
+
+inline Values columns_of(const Values& matrix, std::int64_t rows, std::int64_t stride,
+                         std::int64_t first, std::int64_t cols) {
+  const Exact wide = columns(matrix, rows, stride, first, cols);
+  return {wide.begin(), wide.end()};
+}
+
+/// Finite differences of `loss`, which reads the inputs, by each of them, one behind the other.
+template <class Loss>
+Exact differences_by(std::initializer_list<Exact*> inputs, const Loss& loss) {
+  Exact gradients;
+  for (Exact* input : inputs) {
+    const Exact gradient = finite_differences(*input, [&](const Exact& changed) {
+      const Exact before = std::exchange(*input, changed);
+      const double value = loss();
+      *input = before;
+      return value;
+    });
+    gradients.insert(gradients.end(), gradient.begin(), gradient.end());
+  }
+  return gradients;
+}
 
 /// The inputs of a scan, and rows of other things beside them.
 struct ScanCase {

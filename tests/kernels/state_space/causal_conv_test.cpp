@@ -125,19 +125,12 @@ TEST_CASE("causal_conv: gradients are those of differences in double", "[kernels
                         .places = places_of({1, 2, 3, 4, 9})};
       const Values x = random_values(c.rows() * c.channels, 4);
       const Values dy = random_values(c.rows() * c.channels, 5);
-      const Exact weight = exact(c.weights());
-      const Exact bias = silu ? exact(c.biases()) : Exact(at(c.channels), 0.0);
-      const auto loss = [&](const Exact& input, const Exact& w, const Exact& b) {
-        return dot(plain_conv(input, w, b, c.places, taps, silu), dy);
-      };
-      Exact expected = finite_differences(
-          exact(x), [&](const Exact& input) { return loss(input, weight, bias); });
-      const Exact dweight =
-          finite_differences(weight, [&](const Exact& w) { return loss(exact(x), w, bias); });
-      const Exact dbias =
-          finite_differences(bias, [&](const Exact& b) { return loss(exact(x), weight, b); });
-      expected.insert(expected.end(), dweight.begin(), dweight.end());
-      expected.insert(expected.end(), dbias.begin(), dbias.end());
+      Exact input = exact(x);
+      Exact weight = exact(c.weights());
+      Exact bias = silu ? exact(c.biases()) : Exact(at(c.channels), 0.0);
+      const Exact expected = differences_by({&input, &weight, &bias}, [&] {
+        return dot(plain_conv(input, weight, bias, c.places, taps, silu), dy);
+      });
       require_near(c.backward(x, dy), expected, 3e-6, "causal_conv_backward");
       REQUIRE(c.backward(x, dy) == c.backward(x, dy, 2, /*in_place=*/true));
     }

@@ -1,7 +1,7 @@
 #include "kernels/state_space/gated_norm.hpp"
 
 #include "base/check.hpp"
-#include "tests/kernels/kernel_fixture.hpp"
+#include "tests/kernels/state_space_call.hpp"
 
 namespace train::kernels::testing::gated_norm_test {
 namespace {
@@ -112,16 +112,8 @@ TEST_CASE("gated_norm: gradients are those of differences in double", "[kernels]
     Exact y = exact(c.y);
     Exact z = exact(c.z);
     Exact weight = exact(c.weight);
-    Exact expected;
-    for (Exact* input : {&y, &z, &weight}) {
-      const Exact gradient = finite_differences(*input, [&](const Exact& changed) {
-        const Exact before = std::exchange(*input, changed);
-        const double loss = dot(plain_norm(sizes, y, z, weight), c.dout);
-        *input = before;
-        return loss;
-      });
-      expected.insert(expected.end(), gradient.begin(), gradient.end());
-    }
+    Exact expected = differences_by({&y, &z, &weight},
+                                    [&] { return dot(plain_norm(sizes, y, z, weight), c.dout); });
     const Exact out = exact(c.forward().first);
     expected.insert(expected.end(), out.begin(), out.end());
     require_near(c.backward(), expected, 2e-5, "gated_norm_backward");

@@ -1,7 +1,5 @@
 #include "kernels/state_space/head_scan.hpp"
 
-#include <utility>
-
 #include "base/check.hpp"
 #include "tests/kernels/state_space_call.hpp"
 
@@ -26,22 +24,6 @@ std::int64_t rows_of(const std::vector<std::int64_t>& lengths) {
 struct ExactInputs {
   Exact x, b, c, delta, a_log, d, bias;
 };
-
-Exact columns(const Values& matrix, std::int64_t rows, std::int64_t stride, std::int64_t first,
-              std::int64_t cols) {
-  Exact result;
-  for (std::int64_t row = 0; row < rows; ++row) {
-    const auto begin = matrix.begin() + row * stride + first;
-    result.insert(result.end(), begin, begin + cols);
-  }
-  return result;
-}
-
-Values columns_of(const Values& matrix, std::int64_t rows, std::int64_t stride, std::int64_t first,
-                  std::int64_t cols) {
-  const Exact wide = columns(matrix, rows, stride, first, cols);
-  return {wide.begin(), wide.end()};
-}
 
 ExactInputs exact_inputs(const HeadCase& s) {
   return {
@@ -253,16 +235,9 @@ TEST_CASE("head_scan: gradients are those of differences in double", "[kernels][
       std::fill(s.bias.begin(), s.bias.end(), 0.05F);
     }
     ExactInputs in = exact_inputs(s);
-    Exact expected;
-    for (Exact* input : {&in.x, &in.b, &in.c, &in.delta, &in.a_log, &in.d, &in.bias}) {
-      const Exact gradient = finite_differences(*input, [&](const Exact& changed) {
-        const Exact before = std::exchange(*input, changed);
-        const double loss = dot(plain_scan(s, in, places), s.dy);
-        *input = before;
-        return loss;
-      });
-      expected.insert(expected.end(), gradient.begin(), gradient.end());
-    }
+    const Exact expected =
+        differences_by({&in.x, &in.b, &in.c, &in.delta, &in.a_log, &in.d, &in.bias},
+                       [&] { return dot(plain_scan(s, in, places), s.dy); });
     require_near(gradients_of({s, places}).all(), expected, 2e-5, "head_scan_backward");
   }
 }

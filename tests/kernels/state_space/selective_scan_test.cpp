@@ -11,16 +11,6 @@ struct ExactInputs {
   Exact u, delta, z, b, c, a_log, d, bias;
 };
 
-Exact columns(const Values& matrix, std::int64_t rows, std::int64_t stride, std::int64_t first,
-              std::int64_t cols) {
-  Exact result;
-  for (std::int64_t row = 0; row < rows; ++row) {
-    const auto begin = matrix.begin() + row * stride + first;
-    result.insert(result.end(), begin, begin + cols);
-  }
-  return result;
-}
-
 ExactInputs exact_inputs(const ScanCase& s) {
   return {.u = columns(s.u, s.rows, s.u_stride, 0, s.channels),
           .delta = exact(s.delta),
@@ -93,12 +83,6 @@ struct Gradients {
   [[nodiscard]] Values all() const { return joined({u, delta, z, b, c, a_log, d, bias}); }
 };
 
-Values columns_of(const Values& matrix, std::int64_t rows, std::int64_t stride, std::int64_t first,
-                  std::int64_t cols) {
-  const Exact wide = columns(matrix, rows, stride, first, cols);
-  return {wide.begin(), wide.end()};
-}
-
 Gradients gradients_of(const Piece& piece, int threads = 2) {
   const ScanCase& s = piece.s;
   const Values kept = scan(piece).kept;
@@ -163,16 +147,9 @@ TEST_CASE("selective_scan: gradients are those of differences in double", "[kern
   const Places places = places_of({1, 2, kScanChunk + 1, 2 * kScanChunk, 3});
   const ScanCase s{.rows = std::ssize(places), .channels = 2, .states = 3};
   ExactInputs in = exact_inputs(s);
-  Exact expected;
-  for (Exact* input : {&in.u, &in.delta, &in.z, &in.b, &in.c, &in.a_log, &in.d, &in.bias}) {
-    const Exact gradient = finite_differences(*input, [&](const Exact& changed) {
-      const Exact before = std::exchange(*input, changed);
-      const double loss = dot(plain_scan(s, in, places), s.dy);
-      *input = before;
-      return loss;
-    });
-    expected.insert(expected.end(), gradient.begin(), gradient.end());
-  }
+  const Exact expected =
+      differences_by({&in.u, &in.delta, &in.z, &in.b, &in.c, &in.a_log, &in.d, &in.bias},
+                     [&] { return dot(plain_scan(s, in, places), s.dy); });
   const Gradients gradients = gradients_of({s, places});
   require_near(gradients.all(), expected, 2e-5, "selective_scan_backward");
   CHECK(gradients.y == scan({s, places}).y);
