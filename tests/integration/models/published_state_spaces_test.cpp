@@ -1,23 +1,10 @@
 // Published models of scans, alone and among attention and experts, in processes: from a directory
 // of the fixtures' shapes through training, fine-tuning and exports and back.
 
-#include "storage/safetensors.hpp"
-#include "tests/integration/held_runs.hpp"
-#include "tests/integration/published_site.hpp"
-#include "tests/integration/row_runs.hpp"
-#include "tests/support/harness/fixture_file.hpp"
+#include "tests/integration/published_families.hpp"
 
 namespace train::test::published_state_spaces_test {
 namespace {
-
-const Words kShort = {"run.steps=6",
-                      "run.digest_interval_steps=1",
-                      "run.sample_tokens=0",
-                      "batch.lanes=4",
-                      "batch.micro_batch=1",
-                      "eval.interval_steps=3",
-                      "schedule.warmup_steps=1",
-                      "checkpoint.interval_steps=2"};
 
 struct Family {
   std::string fixture;  ///< In fixtures/state_spaces.json.
@@ -51,26 +38,8 @@ const std::vector<Family>& families() {
   return all;
 }
 
-/// A directory of the family's model in bf16, and runs from it.
 const RunSite& site_of(const Family& family) {
-  static std::map<std::string, std::unique_ptr<RunSite>> sites;
-  std::unique_ptr<RunSite>& site = sites[family.fixture];
-  if (site == nullptr) {
-    site = std::make_unique<RunSite>();
-    nlohmann::json config =
-        read_fixture("state_spaces.json").at("cases").at(family.fixture).at("config");
-    config["vocab_size"] = 300;  // Bytes, and the end of a text.
-    write_bytes(*site / "tiny.json", config.dump());
-    write_run_file(*site, "config = \"tiny.json\"");
-    site->train(joined(kShort, {"run.name=fresh"}));
-    const Ended ended =
-        site->call({"export", "runs/fresh", "--format", "hf", "--dtype", "bf16", "--out", "model"});
-    INFO(ended.err);
-    REQUIRE(ended.exit_code == 0);
-    write_run_file(*site, "from = \"model\"");
-    site->train(joined(kShort, {"run.name=alone"}));
-  }
-  return *site;
+  return family_site("state_spaces.json", family.fixture, kFamilyKeys);
 }
 
 const Family& any_family() {
@@ -85,109 +54,39 @@ const Family& any_packed_family() {
   return families()[index];
 }
 
-/// A run of one rank, and one of two that split everything and compute all again.
-void check_two_ranks(const RunSite& site, const Words& keys, int steps = 6) {
-  site.train(joined(keys, {"run.name=one"}));
-  site.train(
-      rank_keys(2, "full", joined(keys, {"run.name=two", "memory.activation_checkpointing=all"})));
-  const Words one = results_of(site.run("one"));
-  CHECK(count_of(fmt::format("{}", fmt::join(one, "\n")), "\"grad_norm\":") ==
-        static_cast<std::size_t>(steps));
-  CHECK(results_of(site.run("two")) == one);
-}
-
-/// Likewise, of packed rows, from the family's directory.
-void check_rows(const Family& family, const RowSet& rows, const Words& keys) {
-  const RowSite site(rows);
-  write_run_file(site, fmt::format("from = \"{}\"", (site_of(family) / "model").string()));
-  check_two_ranks(site, keys);
-}
-
-std::string call(const RunSite& site, const Words& words) {
-  Ended ended = site.call(words);
-  INFO(ended.err);
-  REQUIRE(ended.exit_code == 0);
-  return ended.out;
-}
-
 }  // namespace
 
 TEST_CASE("published state spaces: ranks, strategies and what is computed again do not show",
           "[integration][published][state_space][P1]") {
   const Family& family = any_family();
   CAPTURE(family.fixture);
-  const RunSite& site = site_of(family);
-  const Words alone = results_of(site.run("alone"));
-  struct Way {
-    int ranks;
-    const char* strategy;
-    const char* part;
-  };
-  for (const Way& way :
-       {Way{1, "none", "block"}, Way{2, "none", "attention"}, Way{3, "optimizer", ""},
-        Way{4, "gradient", "mlp"}, Way{3, "full", "attention"}, Way{4, "hybrid", "block"}}) {
-    const std::string name = fmt::format("{}{}", way.strategy, way.ranks);
-    CAPTURE(name, way.part);
-    Words keys = joined(kShort, {"run.name=" + name});
-    if (way.part != std::string()) {
-      keys = joined(keys, {"memory.activation_checkpointing=all",
-                           fmt::format("memory.checkpointed_part={}", way.part)});
-    }
-    site.train(rank_keys(way.ranks, way.strategy, keys));
-    CHECK(results_of(site.run(name)) == alone);
-  }
+  check_layouts(site_of(family), kFamilyKeys);
 }
 
 TEST_CASE("published state spaces: a killed rank comes back, others go on, to the same bits",
           "[integration][published][state_space][P1][P3][P4]") {
   const Family& family = any_family();
   CAPTURE(family.fixture);
-  const RunSite& site = site_of(family);
-  const Words alone = results_of(site.run("alone"));
-  const Words keys = joined(kShort, {"run.name=killed", "recovery.rank_loss=respawn"});
-  // Held in its fifth step of one lane, or its third of two.
-  const auto run = start_held_at(site, fmt::format("scan:{}:1", 4 * family.scans + 1),
-                                 rank_keys(3, "gradient", keys));
-  wait_for_event(site.run("killed"), *run, "checkpoint_published");
-  REQUIRE(::kill(started_workers(site, *run, 3).at(1), SIGKILL) == 0);
-  wait_for_event(site.run("killed"), *run, "rank_lost");
-  let_go(site);
-  const Ended ended = run->wait();
-  INFO(ended.err);
-  CHECK(ended.exit_code == 0);
-  CHECK(count_events(site.run("killed"), "respawned") == 1);
-  CHECK(results_of(site.run("killed")) == alone);
-  const Words parts = joined(kShort, {"run.name=parts", "run.steps_per_job=2"});
-  CHECK(site.start_run(rank_keys(2, "full", parts))->wait().exit_code == 75);
-  CHECK(site.start_run(parts)->wait().exit_code == 75);
-  site.train(rank_keys(4, "hybrid", parts));
-  CHECK(results_of(site.run("parts")) == alone);
+  check_killed(site_of(family), fmt::format("scan:{}:1", 4 * family.scans + 1), kFamilyKeys);
 }
 
 TEST_CASE("published state spaces: export and convert keep every byte, evaluation every bit",
           "[integration][published][state_space][P1]") {
   const Family& family = any_family();
   CAPTURE(family.fixture);
-  const RunSite& site = site_of(family);
-  call(site, {"export", "runs/alone", "--dtype", "bf16", "--out", "out"});
-  call(site, {"convert", "out", "--out", "again"});
-  call(site, {"convert", "model", "--out", "model_again"});
-  CHECK(read_bytes(site / "again/model.safetensors") == read_bytes(site / "out/model.safetensors"));
-  CHECK(read_bytes(site / "model_again/model.safetensors") ==
-        read_bytes(site / "model/model.safetensors"));
-  CHECK(read_bytes(site / "out/model.safetensors") != read_bytes(site / "model/model.safetensors"));
-  const std::string loss = call(site, {"eval", "runs/alone", "--ranks", "1"});
-  CHECK(has(loss, "eval step=6 loss="));
-  CHECK(call(site, {"eval", "runs/alone", "--ranks", "3"}) == loss);
+  check_exports(site_of(family));
 }
 
 TEST_CASE("published state spaces: conversations and preferences have the same bits on two ranks",
           "[integration][published][state_space][sft][preference][P1]") {
   const Family& family = any_packed_family();
   CAPTURE(family.fixture);
-  check_rows(family, {.row_length = 32, .documents = 100}, joined(kShort, {"objective.name=sft"}));
-  check_rows(family, {.kind = "preference", .row_length = 32, .documents = 60, .weights = false},
-             joined(kShort, {"objective.name=dpo"}));
+  const RunSite& site = site_of(family);
+  check_packed_rows(site, {.row_length = 32, .documents = 100},
+                    joined(kFamilyKeys, {"objective.name=sft"}));
+  check_packed_rows(site,
+                    {.kind = "preference", .row_length = 32, .documents = 60, .weights = false},
+                    joined(kFamilyKeys, {"objective.name=dpo"}));
 }
 
 TEST_CASE("published state spaces: unlearning has the same bits on two ranks",
@@ -207,7 +106,7 @@ TEST_CASE("published state spaces: unlearning has the same bits on two ranks",
                       "objective.gradient_join=same_sign_forget",
                       "schedule.warmup_steps=0",
                       fmt::format("run.steps={}", steps)};
-  check_two_ranks(site, joined(kShort, keys), steps);
+  check_two_ranks(site, joined(kFamilyKeys, keys), steps);
 }
 
 TEST_CASE("published state spaces: multiple choice has the same scores at any number of ranks",
@@ -223,7 +122,7 @@ TEST_CASE("published state spaces: multiple choice has the same scores at any nu
   }
   write_bytes(site / "letters.jsonl", lines);
   const auto evaluate = [&](const char* ranks) {
-    return call(site, {"eval", "runs/alone", "--ranks", ranks, "--choices", "letters.jsonl"});
+    return output_of(site, {"eval", "runs/alone", "--ranks", ranks, "--choices", "letters.jsonl"});
   };
   const std::string one = evaluate("1");
   CHECK(has(one, "digest="));
@@ -234,29 +133,7 @@ TEST_CASE("published state spaces: adapters of every map of a scan, trained, exp
           "[integration][published][state_space][lora][P1]") {
   const Family& family = any_family();
   CAPTURE(family.fixture);
-  const RunSite& site = site_of(family);
-  const Words keys = joined(
-      kShort, {"lora.rank=2",
-               fmt::format("lora.targets=[\"{}\"]", fmt::join(family.projections, "\", \""))});
-  site.train(joined(keys, {"run.name=lora1"}));
-  site.train(rank_keys(2, "full",
-                       joined(keys, {"run.name=lora2", "memory.activation_checkpointing=all"})));
-  CHECK(results_of(site.run("lora2")) == results_of(site.run("lora1")));
-  call(site, {"export", "runs/lora1", "--format", "peft", "--out", "adapter"});
-  const auto adapter = storage::SafetensorsFile::open(site / "adapter/adapter_model.safetensors");
-  REQUIRE(adapter);
-  for (const std::string& map : family.projections) {
-    const std::string name = "base_model.model." + family.layer + map;
-    CAPTURE(name);
-    CHECK(adapter->find(name + ".lora_A.weight") != nullptr);
-    CHECK(adapter->find(name + ".lora_B.weight") != nullptr);
-  }
-  call(site, {"export", "runs/lora1", "--dtype", "bf16", "--out", "merged"});
-  call(site, {"convert", "merged", "--out", "merged_again"});
-  CHECK(read_bytes(site / "merged/model.safetensors") ==
-        read_bytes(site / "merged_again/model.safetensors"));
-  CHECK(read_bytes(site / "merged/model.safetensors") !=
-        read_bytes(site / "model/model.safetensors"));
+  check_adapters(site_of(family), kFamilyKeys, family.projections, family.layer);
 }
 
 TEST_CASE("published state spaces: what is not supported is one line, typed at the program",
@@ -285,13 +162,11 @@ TEST_CASE("published state spaces: what is not supported is one line, typed at t
       {"hymba_70", {{"v_head_dim", 10}}, {"v_head_dim is 10", "make 20"}},
       {"jamba", {{"attn_layer_offset", 4}}, {"attn_layer_offset is 4 of attn_layer_period 4"}}};
   for (const Row& row : rows) {
-    nlohmann::json config =
-        read_fixture("state_spaces.json").at("cases").at(row.fixture).at("config");
-    config["vocab_size"] = 300;
+    nlohmann::json config = fixture_config("state_spaces.json", row.fixture);
     config.update(row.changes);
     write_bytes(site / "tiny.json", config.dump());
     CAPTURE(config.dump());
-    check_mistake(site, RunSite::run_words(kShort), joined({"tiny.json"}, row.parts));
+    check_mistake(site, RunSite::run_words(kFamilyKeys), joined({"tiny.json"}, row.parts));
     check_mistake(site, {"describe", "tiny.json"}, joined({"tiny.json"}, row.parts));
   }
 }
@@ -307,7 +182,7 @@ TEST_CASE(
                 {"eval.choices", "3 learned tokens before each text"});
   const RowSite rows({.row_length = 32, .documents = 100});
   write_run_file(rows, fmt::format("from = \"{}\"", (site / "model").string()));
-  check_mistake(rows, RunSite::run_words(joined(kShort, {"objective.name=sft"})),
+  check_mistake(rows, RunSite::run_words(joined(kFamilyKeys, {"objective.name=sft"})),
                 {"objective.name", "3 learned tokens before each text", "pretrain"});
 }
 
