@@ -44,6 +44,15 @@ constexpr auto kUnsupported = std::to_array<UnsupportedType>({
     {"lfm2_moe", "gated short convolutions"},
     {"recurrent_gemma", "gated linear recurrences"},
     {"qwen3_next", "gated delta rules"},
+    {"qwen3_5", "gated delta rules"},
+    {"qwen3_5_text", "gated delta rules"},
+    {"qwen3_5_moe", "gated delta rules"},
+    {"qwen3_5_moe_text", "gated delta rules"},
+    {"olmo_hybrid", "gated delta rules"},
+    {"kimi_linear", "gated delta rules"},
+    {"minimax", "lightning attention"},
+    {"rwkv", "recurrences of RWKV"},
+    {"xlstm", "recurrences of xLSTM"},
 });
 
 /// Why a model_type is refused.

@@ -1,5 +1,7 @@
 // Configurations of state spaces, in transformers' keys and in those of the original program.
 
+#include <fmt/format.h>
+
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <limits>
@@ -105,6 +107,31 @@ TEST_CASE("state space config: what is not supported is named with a way out",
     const std::string found = refusal_of(config.dump());
     INFO(found);
     CHECK(found.find(row.part) != std::string::npos);
+  }
+}
+
+TEST_CASE("state space config: hybrids of other kinds are refused with what their layers need",
+          "[engine][state_space]") {
+  const std::vector<std::pair<const char*, const char*>> types = {
+      {"bamba", "attention among layers of Mamba-2"},
+      {"granitemoehybrid", "attention among layers of Mamba-2, and factors"},
+      {"nemotron_h", "layers of one branch"},
+      {"falcon_h1", "attention and Mamba-2 side by side"},
+      {"zamba", "a layer of attention that others share"},
+      {"zamba2", "a layer of attention that others share"},
+      {"lfm2", "gated short convolutions"},
+      {"lfm2_moe", "gated short convolutions"},
+      {"recurrent_gemma", "gated linear recurrences"},
+      {"qwen3_next", "gated delta rules"},
+      {"qwen3_5_text", "gated delta rules"},
+      {"kimi_linear", "gated delta rules"},
+      {"minimax", "lightning attention"}};
+  for (const auto& [type, needs] : types) {
+    const std::string found = refusal_of(Json{{"model_type", type}}.dump());
+    INFO(found);
+    CHECK(found.starts_with(fmt::format(
+        "c.json: model_type \"{}\" is not supported, whose models have {}", type, needs)));
+    CHECK(found.ends_with("are"));
   }
 }
 
