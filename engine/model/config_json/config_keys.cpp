@@ -34,6 +34,8 @@ constexpr auto kKeys = std::to_array<ConfigKeys>({
     {"norm_before_gate mamba_norm_before_gate ssm_cfg.norm_before_gate ssm_cfg.D_has_hdim",
      KeyUse::refused, "the gate comes before the norm, and a head has one skip; set it to false",
      "false"},
+    {"ssm_cfg.layer", KeyUse::refused, "\"Mamba1\" and \"Mamba2\" are the kinds known",
+     R"("Mamba1")"},
     {"ssm_cfg.rmsnorm", KeyUse::refused, "Mamba-2 has its gated norm; set it to true", "true"},
     {"ssm_cfg.d_ssm", KeyUse::refused, "all channels are scanned; set it to null", "null"},
     {"attn_layer_idx", KeyUse::refused,

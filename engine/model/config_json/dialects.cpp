@@ -50,9 +50,18 @@ void move_key(OrderedJson& config, const char* from, OrderedJson& into, const ch
 OrderedJson from_original(OrderedJson config) {
   OrderedJson mixer = config.at("ssm_cfg");
   config.erase("ssm_cfg");
-  const bool second = mixer.value("layer", OrderedJson("Mamba1")) == "Mamba2";
-  mixer.erase("layer");
-  OrderedJson made = {{"model_type", second ? "mamba2" : "mamba"}};
+  const OrderedJson layer = mixer.value("layer", OrderedJson("Mamba1"));
+  const bool second = layer == "Mamba2";
+  if (second || layer == "Mamba1") {
+    mixer.erase("layer");
+  }
+  // Its own defaults, where they are not transformers'.
+  OrderedJson made = {{"model_type", second ? "mamba2" : "mamba"},
+                      {"hidden_size", 2560},
+                      {"num_hidden_layers", 64}};
+  if (!config.contains("vocab_size")) {
+    config["vocab_size"] = 50277;
+  }
   move_key(config, "d_model", made, "hidden_size");
   move_key(config, "n_layer", made, "num_hidden_layers");
   made["tie_word_embeddings"] = true;

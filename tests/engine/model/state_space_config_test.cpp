@@ -238,6 +238,12 @@ TEST_CASE("state space config: the original program's keys are transformers'",
   CHECK(mamba2->unread_keys.empty());
   second["ssm_cfg"] = {{"layer", "Mamba2"}, {"D_has_hdim", true}};
   CHECK(refusal_of(second.dump()).find("ssm_cfg.D_has_hdim is true") != std::string::npos);
+  second["ssm_cfg"] = {{"layer", "Mamba3"}};
+  CHECK(refusal_of(second.dump()).find("ssm_cfg.layer is \"Mamba3\"") != std::string::npos);
+  // Its defaults are the original program's.
+  const auto least = spec_from_config(R"({"ssm_cfg": {}})", "c.json", 0);
+  REQUIRE(least.ok());
+  CHECK(count_parameters(*least).total == 2'768'345'600);
   // Any other text stays.
   CHECK(in_known_dialect("{\"a\": [1,  2]}") == "{\"a\": [1,  2]}");
   CHECK(in_known_dialect("no JSON, Infinity") == "no JSON, Infinity");
