@@ -79,9 +79,12 @@ std::vector<std::string> rope_lines(const engine::ModelSpec& model) {
 
 /// Decoding state of texts that are continued (generate).
 std::vector<std::string> cache_lines(const engine::ModelSpec& model) {
-  const auto text_of = [&model](engine::CacheForm form) {
+  const std::string before =
+      model.prefix_tokens > 0 ? fmt::format(" and of the {} before it,", model.prefix_tokens) : "";
+  const auto text_of = [&](engine::CacheForm form) {
     const auto bytes = engine::cache_bytes(model, form);
-    std::string text = bytes ? fmt::format("{} bytes a token of a text in fp32", bytes->token) : "";
+    std::string text =
+        bytes ? fmt::format("{} bytes a token of a text{} in fp32", bytes->token, before) : "";
     for (const auto& [tokens, part] : bytes ? bytes->windows : decltype(bytes->windows)()) {
       text += fmt::format(", {} of them for the last {} tokens alone", part, tokens);
     }
@@ -105,6 +108,9 @@ std::string describe_spec(const engine::ModelSpec& model) {
                         model.tie_embeddings ? "tied" : "its own")});
   if (!model.positions.empty()) {
     add_rows(text, "positions", {fmt::format("{} learned", model.position_rows)});
+  }
+  if (model.prefix_tokens > 0) {
+    add_rows(text, "before each text", {fmt::format("{} learned tokens", model.prefix_tokens)});
   }
   add_rows(text, "ropes", rope_lines(model));
   std::vector<std::vector<std::string>> kinds;

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/model/architectures/architectures.hpp"
 #include "engine/model/balance.hpp"
 #include "engine/model/model_shape.hpp"
 #include "tests/support/blocks/moving_average.hpp"
@@ -65,6 +66,32 @@ TEST_CASE("model report: of experts the router, the losses and what a token uses
         std::string("balance switch (previous_step) x 0.01, 1 where uniform"),
         std::string("balance hf (lane) x 0.5, 2 where uniform"),
         fmt::format("{} active, which one token uses\n", count.active)}) {
+    CHECK_THAT(text, Catch::Matchers::Contains(part));
+  }
+}
+
+TEST_CASE("model report: of attention beside a scan what is before each text, and both states",
+          "[cli][model_report][state_space]") {
+  const auto model = engine::spec_from_config(
+      R"({"model_type": "hymba", "vocab_size": 41, "hidden_size": 32, "intermediate_size": 48,
+          "num_hidden_layers": 3, "num_attention_heads": 4, "num_key_value_heads": 2,
+          "max_position_embeddings": 64, "num_memory_tokens": 5, "sliding_window": 7,
+          "global_attn_idx": [0], "kv_reuse_group": [[1, 2]], "mamba_d_state": 5,
+          "mamba_dt_rank": 6, "tie_word_embeddings": true})",
+      "c.json", 0);
+  REQUIRE(model.ok());
+  const std::string text = describe_spec(*model);
+  INFO(text);
+  const std::string heads = "4 heads of 8, values of 16, 2 of keys and values";
+  const std::string scan =
+      "beside 64 channels of 5 states, convolution of 4, steps of rank 6, norms; a text's state "
+      "2048 bytes a layer";
+  // Of keys and values two layers' own: 2 x (8 + 16) elements each.
+  for (const std::string& part :
+       {std::string("before each text   5 learned tokens\n"), heads + ", rope 0; " + scan,
+        heads + ", window 8 and the first 5, rope 0; " + scan,
+        heads + ", window 8 and the first 5, rope 0, keys of an earlier layer; " + scan,
+        std::string("384 bytes a token of a text and of the 5 before it, in fp32\n")}) {
     CHECK_THAT(text, Catch::Matchers::Contains(part));
   }
 }
