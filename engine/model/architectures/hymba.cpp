@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -10,6 +9,7 @@
 #include "base/math/fixed_math.hpp"
 #include "engine/model/architectures/architectures.hpp"
 #include "engine/model/architectures/decoder_parts.hpp"
+#include "engine/model/architectures/scan_parts.hpp"
 #include "engine/model/blocks/state_space/hybrid_heads_block.hpp"
 
 namespace train::engine {
@@ -60,27 +60,11 @@ void check_width(ModelConfig& config, const char* key, std::int64_t made, const 
 }
 
 MambaSpec hymba_scan(ModelConfig& config, std::int64_t dim, float eps) {
-  MambaSpec scan;
-  scan.inner = config.size("mamba_expand") * dim;
-  scan.states = config.size("mamba_d_state");
-  const Json* rank = config.find("mamba_dt_rank");
-  scan.step_rank =
-      rank != nullptr && *rank == "auto" ? (dim + 15) / 16 : config.size("mamba_dt_rank");
-  scan.taps = config.size("mamba_d_conv");
-  scan.bias = config.flag("mamba_proj_bias");
-  scan.conv_bias = config.flag("mamba_conv_bias");
-  scan.norms = ScanNorms::weighted;
-  scan.norm_eps = eps;
-  const double bound = 1.0 / std::sqrt(static_cast<double>(scan.step_rank));
-  scan.step_init = Initializer::uniform(-bound, bound);
-  scan.in = "mamba.in_proj";
-  scan.conv = "mamba.conv1d";
-  scan.select = "mamba.x_proj.0";
-  scan.step = "mamba.dt_proj.0";
-  scan.out = "mamba.out_proj";
-  scan.rates = "mamba.A_log.0";
-  scan.skip = "mamba.D.0";
-  scan.step_norm = "mamba.dt_layernorm";
+  MambaSpec scan = hybrid_scan(config, dim, eps);
+  scan.select += ".0";
+  scan.step += ".0";
+  scan.rates += ".0";
+  scan.skip += ".0";
   scan.b_norm = "mamba.B_layernorm";
   scan.c_norm = "mamba.C_layernorm";
   return scan;

@@ -1,45 +1,15 @@
 #include <fmt/format.h>
 
-#include <cmath>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "engine/model/architectures/architectures.hpp"
 #include "engine/model/architectures/decoder_parts.hpp"
 #include "engine/model/architectures/expert_parts.hpp"
-#include "engine/model/blocks/state_space/mamba_block.hpp"
+#include "engine/model/architectures/scan_parts.hpp"
 
 namespace train::engine {
 namespace {
-
-MambaSpec jamba_mixer(ModelConfig& config, std::int64_t dim, float eps) {
-  MambaSpec mixer;
-  mixer.inner = config.size("mamba_expand") * dim;
-  mixer.states = config.size("mamba_d_state");
-  const nlohmann::json* rank = config.find("mamba_dt_rank");
-  mixer.step_rank =
-      rank != nullptr && *rank == "auto" ? (dim + 15) / 16 : config.size("mamba_dt_rank");
-  mixer.taps = config.size("mamba_d_conv");
-  mixer.bias = config.flag("mamba_proj_bias");
-  mixer.conv_bias = config.flag("mamba_conv_bias");
-  mixer.norms = ScanNorms::weighted;
-  mixer.norm_eps = eps;
-  // transformers 5 leaves the steps' map and bias to its defaults, with steps of 0.7: here they are
-  // Mamba's.
-  const double bound = 1.0 / std::sqrt(static_cast<double>(mixer.step_rank));
-  mixer.step_init = Initializer::uniform(-bound, bound);
-  mixer.in = "mamba.in_proj";
-  mixer.conv = "mamba.conv1d";
-  mixer.select = "mamba.x_proj";
-  mixer.step = "mamba.dt_proj";
-  mixer.out = "mamba.out_proj";
-  mixer.rates = "mamba.A_log";
-  mixer.skip = "mamba.D";
-  mixer.step_norm = "mamba.dt_layernorm";
-  mixer.b_norm = "mamba.b_layernorm";
-  mixer.c_norm = "mamba.c_layernorm";
-  return mixer;
-}
 
 /// The layers whose number is `<name>_offset` modulo `<name>_period`.
 struct Period {
@@ -90,7 +60,7 @@ ModelSpec jamba_model(ModelConfig& config) {
   const Period with_attention = read_period(config, "attn_layer");
   const Period with_experts = read_period(config, "expert_layer");
   const auto mixer =
-      std::make_shared<const MambaSpec>(jamba_mixer(config, spec.embedding_dim, sizes.eps));
+      std::make_shared<const MambaSpec>(hybrid_scan(config, spec.embedding_dim, sizes.eps));
   if (sizes.activation != kernels::ActivationKind::silu) {
     config.refuse("hidden_act: Jamba's convolution and gate have silu here; set it to \"silu\"");
   }

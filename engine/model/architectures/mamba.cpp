@@ -44,7 +44,7 @@ Initializer read_step_bias(ModelConfig& config) {
   return Initializer::step(low, high, least);
 }
 
-/// Initial values of the steps' map and bias.
+/// Initial values of the steps' map.
 void read_steps(ModelConfig& config, MambaSpec& mixer) {
   const double bound =
       config.real("time_step_scale") / std::sqrt(static_cast<double>(mixer.step_rank));
@@ -57,7 +57,6 @@ void read_steps(ModelConfig& config, MambaSpec& mixer) {
   }
   mixer.step_init =
       scheme == "constant" ? Initializer::constant(bound) : Initializer::uniform(-bound, bound);
-  mixer.step_bias_init = read_step_bias(config);
 }
 
 void require_silu(ModelConfig& config) {
@@ -66,21 +65,27 @@ void require_silu(ModelConfig& config) {
   }
 }
 
+/// Keys that both of Mamba's mixers have.
+void read_scan(ModelConfig& config, ScanSpec& mixer) {
+  mixer.taps = config.size("conv_kernel");
+  mixer.bias = config.flag("use_bias");
+  mixer.conv_bias = config.flag("use_conv_bias");
+  mixer.step_bias_init = read_step_bias(config);
+  require_silu(config);
+}
+
 MambaSpec read_mixer(ModelConfig& config, std::int64_t dim) {
   MambaSpec mixer;
   const double expand = config.real("expand");
   mixer.inner = static_cast<std::int64_t>(expand * static_cast<double>(dim));
   mixer.states = config.size("state_size");
   mixer.step_rank = step_rank(config, dim);
-  mixer.taps = config.size("conv_kernel");
-  mixer.bias = config.flag("use_bias");
-  mixer.conv_bias = config.flag("use_conv_bias");
+  read_scan(config, mixer);
   check_inner(config, mixer.inner);
   if (mixer.inner < 1) {
     config.refuse(fmt::format("expand is {}: the mixer has no channels", expand));
     mixer.inner = 1;
   }
-  require_silu(config);
   read_steps(config, mixer);
   return mixer;
 }
@@ -199,11 +204,8 @@ ModelSpec mamba2_model(ModelConfig& config) {
   mixer.width = config.size("head_dim");
   mixer.groups = config.size("n_groups");
   mixer.states = config.size("state_size");
-  mixer.taps = config.size("conv_kernel");
-  mixer.bias = config.flag("use_bias");
-  mixer.conv_bias = config.flag("use_conv_bias");
   mixer.norm_eps = static_cast<float>(config.real("layer_norm_epsilon"));
-  mixer.step_bias_init = read_step_bias(config);
+  read_scan(config, mixer);
   const auto inner = static_cast<std::int64_t>(expand * static_cast<double>(dim));
   if (mixer.inner() != inner) {
     config.refuse(
@@ -212,7 +214,6 @@ ModelSpec mamba2_model(ModelConfig& config) {
                     mixer.heads, mixer.width, mixer.inner(), inner));
   }
   check_inner(config, inner);
-  require_silu(config);
   read_step_limits(config, mixer);
   return mixer_model(config, mixer);
 }

@@ -31,17 +31,13 @@ std::string Mamba2Spec::describe() const {
 }
 
 std::string Mamba2Spec::mistake() const {
-  if (taps < 1 || taps > kernels::kMostTaps) {
-    return fmt::format("the convolution has {} taps: 1 to {} are supported", taps,
-                       kernels::kMostTaps);
-  }
   if (states < 1 || states > kernels::kMostHeadStates || width < 1 ||
       width > kernels::kMostHeadWidth) {
     return fmt::format("a head has {} channels of {} states: up to {} of {} are supported", width,
                        states, kernels::kMostHeadWidth, kernels::kMostHeadStates);
   }
   return heads % groups == 0
-             ? ""
+             ? taps_mistake()
              : fmt::format("{} heads do not divide into n_groups {}", heads, groups);
 }
 
@@ -57,18 +53,14 @@ std::vector<TensorRule> Mamba2Spec::tensor_rules(const ModelSpec& /*model*/,
   if (dialect != Dialect::gguf) {
     return {};
   }
-  std::vector<TensorRule> rules = {
-      {in, "ssm_in"},
-      {.parameter = conv + ".weight", .stored = "ssm_conv1d.weight", .shape = {conv_width(), taps}},
-      {conv + ".bias", "ssm_conv1d.bias"},
-      {step_bias, "ssm_dt.bias"},
-      {out, "ssm_out"},
-      {.parameter = norm + ".weight",
-       .stored = "ssm_norm.weight",
-       .shape = {groups, inner() / groups}},
-      {.parameter = rates, .stored = "ssm_a", .as = StoredAs::rate, .shape = {heads, 1}},
-      {.parameter = skip, .stored = "ssm_d", .shape = {heads, 1}}};
-  add_norm_rules(branch, {"attn_norm", "post_attention_norm"}, rules);
+  std::vector<TensorRule> rules = gguf_rules(branch, conv_width());
+  rules.insert(rules.end(),
+               {{step_bias, "ssm_dt.bias"},
+                {.parameter = norm + ".weight",
+                 .stored = "ssm_norm.weight",
+                 .shape = {groups, inner() / groups}},
+                {.parameter = rates, .stored = "ssm_a", .as = StoredAs::rate, .shape = {heads, 1}},
+                {.parameter = skip, .stored = "ssm_d", .shape = {heads, 1}}});
   return rules;
 }
 

@@ -10,6 +10,7 @@
 #include "engine/model/blocks/block.hpp"
 #include "engine/model/blocks/linear_and_norm.hpp"
 #include "engine/model/blocks/state_space/causal_conv_block.hpp"
+#include "engine/model/blocks/state_space/scan_spec.hpp"
 #include "engine/model/spec.hpp"
 #include "kernels/state_space/head_scan.hpp"
 
@@ -19,20 +20,14 @@ namespace train::engine {
 ///   [z | x B C | steps] = in x,  [x | B | C] = silu(conv(x B C)),
 ///   out(norm(scan(x, steps, B, C) silu(z))),
 /// as kernels/state_space has convolution, scan of heads and gated norm.
-struct Mamba2Spec final : BlockSpec {
+struct Mamba2Spec final : ScanSpec {
   std::int64_t heads = 0, width = 0;  ///< Channels: heads of that width.
   std::int64_t groups = 1;            ///< Heads of a group share B and C, and a norm.
   std::int64_t states = 128;          ///< State size of each channel.
-  std::int64_t taps = 4;              ///< Width of the convolution.
-  bool bias = false;                  ///< Adds one to the maps in and out.
-  bool conv_bias = true;
   float norm_eps = 1e-5F;
   float least_step = 0.0F, most_step = std::numeric_limits<float>::infinity();
-  Initializer step_bias_init = Initializer::step(1e-3, 0.1, 1e-4);
-  std::string in = "mixer.in_proj", conv = "mixer.conv1d", out = "mixer.out_proj";
   std::string norm = "mixer.norm";
-  std::string rates = "mixer.A_log", skip = "mixer.D",
-              step_bias = "mixer.dt_bias";  ///< Whole.
+  std::string step_bias = "mixer.dt_bias";  ///< The whole name.
 
   [[nodiscard]] std::int64_t inner() const { return heads * width; }
   /// Columns of x, B and C.
@@ -40,7 +35,6 @@ struct Mamba2Spec final : BlockSpec {
 
   [[nodiscard]] std::unique_ptr<Block> make(const BlockContext& context,
                                             const ModelSpec& model) const override;
-  [[nodiscard]] std::string_view role() const override { return "attention"; }
   [[nodiscard]] std::string_view title() const override { return "Mamba-2"; }
   [[nodiscard]] std::string sizes() const override;
   [[nodiscard]] std::string describe() const override;
@@ -51,10 +45,9 @@ struct Mamba2Spec final : BlockSpec {
                                                      Dialect dialect) const override;
 };
 
-/// Mamba2Spec's form. Keeps the projection and what the scan gives, and of the
-/// states one for every kHeadChunk rows, from which the backward pass walks
-/// again; as decoding state of a text the last inputs of the convolution and
-/// the states.
+/// Mamba2Spec's form. Keeps the projection and what the scan gives, and of the states one for every
+/// kHeadChunk rows, from which the backward pass walks again; as decoding state of a text the last
+/// inputs of the convolution and the states.
 class Mamba2Block final : public Block {
  public:
   Mamba2Block(const BlockContext& context, const Mamba2Spec& spec, const ModelSpec& model);

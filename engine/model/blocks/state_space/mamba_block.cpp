@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include "base/check.hpp"
-#include "kernels/state_space/causal_conv.hpp"
 
 namespace train::engine {
 
@@ -23,15 +22,11 @@ std::string MambaSpec::describe() const {
 }
 
 std::string MambaSpec::mistake() const {
-  if (taps < 1 || taps > kernels::kMostTaps) {
-    return fmt::format("the convolution has {} taps: 1 to {} are supported", taps,
-                       kernels::kMostTaps);
-  }
   if (states < 1 || states > kernels::kMostScanStates) {
     return fmt::format("a channel has {} states: 1 to {} are supported", states,
                        kernels::kMostScanStates);
   }
-  return {};
+  return taps_mistake();
 }
 
 // The convolution's products and sums; of each state its rate, its decay, two products and a sum of
@@ -46,20 +41,15 @@ std::vector<TensorRule> MambaSpec::tensor_rules(const ModelSpec& /*model*/,
   if (dialect != Dialect::gguf) {
     return {};
   }
-  std::vector<TensorRule> rules = {
-      {in, "ssm_in"},
-      {.parameter = conv + ".weight", .stored = "ssm_conv1d.weight", .shape = {inner, taps}},
-      {conv + ".bias", "ssm_conv1d.bias"},
-      {select, "ssm_x"},
-      {step, "ssm_dt"},
-      {out, "ssm_out"},
-      {.parameter = rates, .stored = "ssm_a", .as = StoredAs::rate},
-      {skip, "ssm_d"}};
+  std::vector<TensorRule> rules = gguf_rules(branch, inner);
+  rules.insert(rules.end(), {{select, "ssm_x"},
+                             {step, "ssm_dt"},
+                             {.parameter = rates, .stored = "ssm_a", .as = StoredAs::rate},
+                             {skip, "ssm_d"}});
   if (norms == ScanNorms::weighted) {
     rules.insert(rules.end(),
                  {{step_norm, "ssm_dt_norm"}, {b_norm, "ssm_b_norm"}, {c_norm, "ssm_c_norm"}});
   }
-  add_norm_rules(branch, {"attn_norm", "post_attention_norm"}, rules);
   return rules;
 }
 

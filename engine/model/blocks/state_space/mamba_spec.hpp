@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/model/blocks/block.hpp"
+#include "engine/model/blocks/state_space/scan_spec.hpp"
 #include "engine/model/spec.hpp"
 
 namespace train::engine {
@@ -18,24 +18,18 @@ enum class ScanNorms : std::uint8_t { none, plain, weighted };
 ///   [u | z] = in x,  u = silu(conv(u)),  [r | B | C] = norms(select u),
 ///   out(scan(u, step r, B, C) silu(z)),
 /// as kernels/state_space has convolution and scan.
-struct MambaSpec final : BlockSpec {
+struct MambaSpec final : ScanSpec {
   std::int64_t inner = 0;      ///< Channels.
   std::int64_t states = 16;    ///< State size of each channel.
   std::int64_t step_rank = 0;  ///< Width of r.
-  std::int64_t taps = 4;       ///< Width of the convolution.
-  bool bias = false;           ///< Adds one to the maps in and out.
-  bool conv_bias = true;
   ScanNorms norms = ScanNorms::none;
   float norm_eps = 1e-6F;
-  Initializer step_init = {}, step_bias_init = Initializer::step(1e-3, 0.1, 1e-4);
-  std::string in = "mixer.in_proj", conv = "mixer.conv1d", select = "mixer.x_proj";
-  std::string step = "mixer.dt_proj", out = "mixer.out_proj";
-  std::string rates = "mixer.A_log", skip = "mixer.D";   ///< Whole names.
+  Initializer step_init = {};
+  std::string select = "mixer.x_proj", step = "mixer.dt_proj";
   std::string step_norm = {}, b_norm = {}, c_norm = {};  ///< Names of weighted norms.
 
   [[nodiscard]] std::unique_ptr<Block> make(const BlockContext& context,
                                             const ModelSpec& model) const override;
-  [[nodiscard]] std::string_view role() const override { return "attention"; }
   [[nodiscard]] std::string_view title() const override { return "Mamba"; }
   [[nodiscard]] std::string sizes() const override;
   [[nodiscard]] std::string describe() const override;
