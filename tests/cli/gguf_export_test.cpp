@@ -406,15 +406,17 @@ TEST_CASE("gguf export: models that llama.cpp computes otherwise are refused by 
 
 TEST_CASE("gguf export: an architecture without a place in llama.cpp is refused by its name",
           "[cli][gguf_export]") {
-  engine::ModelSpec spec;
-  spec.architecture = "enoki";
-  CHECK(gguf_architecture("enoki").empty());
   CHECK(gguf_architecture("gemma3_text") == "gemma3");
-  const auto made = gguf_metadata(spec, nlohmann::ordered_json::object());
-  REQUIRE_FALSE(made.ok());
-  CHECK(made.error().kind == ErrorKind::user);
-  CHECK_THAT(made.error().message, Catch::Contains("enoki") && Catch::Contains("qwen3_moe") &&
-                                       Catch::Contains("--format hf"));
+  for (const char* name : {"enoki", "hymba"}) {
+    engine::ModelSpec spec;
+    spec.architecture = name;
+    CHECK(gguf_architecture(name).empty());
+    const auto made = gguf_metadata(spec, nlohmann::ordered_json::object());
+    REQUIRE_FALSE(made.ok());
+    CHECK(made.error().kind == ErrorKind::user);
+    CHECK_THAT(made.error().message, Catch::Contains(name) && Catch::Contains("qwen3_moe") &&
+                                         Catch::Contains("--format hf"));
+  }
 }
 
 }  // namespace train::cli::gguf_export_test

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "engine/generate/text_generator.hpp"
+#include "engine/model/architectures/architectures.hpp"
 #include "tests/engine/rank/small_model.hpp"
 
 namespace train::engine::sampled_tokens_test {
@@ -113,6 +114,24 @@ TEST_CASE("sampled tokens: the texts of the generator, on any ranks that shard i
       }
     }
   }
+}
+
+TEST_CASE("sampled tokens: with learned tokens before each text, too", "[engine][samples][P1]") {
+  Options options = sampled_options(Architecture::enoki);
+  const auto hymba = spec_from_config(
+      R"({"model_type": "hymba", "vocab_size": 41, "hidden_size": 32, "intermediate_size": 48,
+          "num_hidden_layers": 3, "num_attention_heads": 4, "num_key_value_heads": 2,
+          "max_position_embeddings": 64, "num_memory_tokens": 5, "sliding_window": 7,
+          "global_attn_idx": [0], "kv_reuse_group": [[1, 2]], "mamba_d_state": 5,
+          "tie_word_embeddings": true})",
+      "c.json", options.seq_len);
+  REQUIRE(hymba.ok());
+  options.model = *hymba;
+  const std::vector<Tokens> one = sample(options);
+  CHECK(one == generate(options));
+  options.parallel.ranks = 3;
+  options.parallel.strategy = "full";
+  CHECK(sample(options) == one);
 }
 
 TEST_CASE("sampled tokens: a capped head is sampled as the generator does", "[engine][samples]") {
