@@ -148,9 +148,11 @@ TEST_CASE("published state spaces: what is not supported is one line, typed at t
   const std::vector<Row> rows = {
       {"mamba2_129", {{"time_step_limit", {0.5, 0.1}}}, {"time_step_limit is [0.5,0.1]"}},
       {"mamba2_129", {{"num_heads", 5}}, {"num_heads 5 of head_dim 16"}},
-      {"mamba2_129", {{"n_groups", 4}}, {"6 heads do not divide into n_groups 4"}},
+      {"mamba2_129", {{"n_groups", 4}}, {"num_heads 6 is not a multiple of n_groups 4"}},
       {"mamba2_129", {{"norm_before_gate", true}}, {"norm_before_gate is true", "set it to false"}},
-      {"mamba_70", {{"conv_kernel", 9}}, {"9 taps: 1 to 8 are supported"}},
+      {"mamba_70",
+       {{"conv_kernel", 9}},
+       {"conv_kernel (mamba_d_conv) is 9: convolutions have 1 to 8 taps"}},
       {"mamba_70",
        {{"model_type", "bamba"}},
        {"model_type \"bamba\" is not supported", "among layers of Mamba-2", "mamba, falcon_mamba"}},

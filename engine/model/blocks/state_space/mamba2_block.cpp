@@ -33,12 +33,13 @@ std::string Mamba2Spec::describe() const {
 std::string Mamba2Spec::mistake() const {
   if (states < 1 || states > kernels::kMostHeadStates || width < 1 ||
       width > kernels::kMostHeadWidth) {
-    return fmt::format("a head has {} channels of {} states: up to {} of {} are supported", width,
-                       states, kernels::kMostHeadWidth, kernels::kMostHeadStates);
+    return fmt::format(
+        "head_dim is {} and state_size {}: a head has up to {} channels of {} states here", width,
+        states, kernels::kMostHeadWidth, kernels::kMostHeadStates);
   }
   return heads % groups == 0
              ? taps_mistake()
-             : fmt::format("{} heads do not divide into n_groups {}", heads, groups);
+             : fmt::format("num_heads {} is not a multiple of n_groups {}", heads, groups);
 }
 
 // The convolution's products and sums; of each state two products and a sum of

@@ -23,8 +23,8 @@ std::string MambaSpec::describe() const {
 
 std::string MambaSpec::mistake() const {
   if (states < 1 || states > kernels::kMostScanStates) {
-    return fmt::format("a channel has {} states: 1 to {} are supported", states,
-                       kernels::kMostScanStates);
+    return fmt::format("state_size (mamba_d_state) is {}: a channel has 1 to {} states here",
+                       states, kernels::kMostScanStates);
   }
   return taps_mistake();
 }

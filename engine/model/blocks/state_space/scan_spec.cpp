@@ -9,8 +9,8 @@ namespace train::engine {
 std::string ScanSpec::taps_mistake() const {
   return taps >= 1 && taps <= kernels::kMostTaps
              ? ""
-             : fmt::format("the convolution has {} taps: 1 to {} are supported", taps,
-                           kernels::kMostTaps);
+             : fmt::format("conv_kernel (mamba_d_conv) is {}: convolutions have 1 to {} taps here",
+                           taps, kernels::kMostTaps);
 }
 
 std::vector<TensorRule> ScanSpec::gguf_rules(const BranchSpec& branch,
