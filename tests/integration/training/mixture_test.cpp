@@ -120,19 +120,21 @@ TEST_CASE("mixture: the same bits at one, two and three ranks", "[integration][m
 
 TEST_CASE("mixture: killed at random points, on other numbers of ranks: the same bits",
           "[integration][mixture][P1][P3]") {
-  const Words keys = joined(kPlain, {"run.steps=60", "eval.interval_steps=0",
+  const int kills = 4 * soak();
+  const std::int64_t steps = std::max(60, 3 * kills);
+  const Words keys = joined(kPlain, {fmt::format("run.steps={}", steps), "eval.interval_steps=0",
                                      "checkpoint.interval_steps=1", "checkpoint.keep_last=2"});
   const MixedSite unbroken;
   unbroken.train(keys);
   const MixedSite site;
   std::mt19937_64 random(Catch::rngSeed());
   CAPTURE(Catch::rngSeed());
-  const int kills = 4 * soak();
+  std::uint64_t ranks = 1 + random() % 3;
   for (int kill = 0; kill < kills; ++kill) {
-    const auto ranks = std::to_string(1 + random() % 3);
-    const auto running = site.start_run(joined(keys, {"parallel.ranks=" + ranks}));
+    ranks = 1 + (ranks + random() % 2) % 3;  // One of the two other numbers.
+    const auto running = site.start_run(joined(keys, {"parallel.ranks=" + std::to_string(ranks)}));
     // Before the first step of the start, or after some; spread over all of the run.
-    const std::int64_t last = 59 * (kill + 1) / kills;
+    const std::int64_t last = (steps - 1) * (kill + 1) / kills;
     const std::int64_t until =
         std::max<std::int64_t>(0, last - static_cast<std::int64_t>(random() % 3));
     running->until([&] {
