@@ -188,4 +188,23 @@ TEST_CASE(
                 {"objective.name", "3 learned tokens before each text", "pretrain"});
 }
 
+TEST_CASE("published state spaces: what llama.cpp has no place for is refused by its name",
+          "[integration][published][state_space][gguf_out][mistakes]") {
+  const RunSite& site = site_of(families().back());
+  const Words parts = {"architecture hymba is not written as GGUF", "--format hf"};
+  for (const char* dtype : {"fp32", "q8_0", "q4_k_m"}) {
+    check_mistake(site,
+                  {"convert", "model", "--format", "gguf", "--dtype", dtype, "--no-tokenizer",
+                   "--out", "gguf"},
+                  parts);
+    check_mistake(site,
+                  {"export", "runs/alone", "--format", "gguf", "--dtype", dtype, "--out", "gguf"},
+                  parts);
+  }
+  site.train(joined(kShort, {"run.name=adapted", "lora.rank=2", "lora.targets=[\"out_proj\"]"}));
+  check_mistake(site, {"export", "runs/adapted", "--format", "gguf-lora", "--out", "gguf"},
+                {"architecture hymba are not written as GGUF", "--format peft"});
+  CHECK_FALSE(fs::exists(site / "gguf"));
+}
+
 }  // namespace train::test::published_state_spaces_test
