@@ -39,6 +39,8 @@ COMPARISONS = {
                        "models in GGUF files of every family with the directories that they were made of"),
     "gguf_out": Comparison("gguf/gguf_out.py", [PROGRAM],
                            "GGUF files, their quantised types and adapters with those of llama.cpp's converters"),
+    "llama_cpp": Comparison("gguf/gguf_llama.py", [PROGRAM],
+                            "ids, logits and quantised tensors of GGUF files in llama.cpp, built once (minutes)"),
     "exports": Comparison("models/export_runs.py", [PROGRAM, "weights"],
                           "exports of runs with their checkpoints (safetensors), and greedy text (torch)"),
     "turns": Comparison("models/turn_ends_check.py", [PROGRAM],

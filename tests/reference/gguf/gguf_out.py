@@ -4,7 +4,7 @@
     gguf_out.py PROGRAM [NAME...]
 
 Of every model of gguf_cases.py, and of a Llama with SentencePiece's tokens: `convert --format gguf` and
-convert_hf_to_gguf.py (llama_cpp.py), of which only the name of the pre-tokenizer is given, as it knows
+convert_hf_to_gguf.py (llama_sources.py), of which only the name of the pre-tokenizer is given, as it knows
 those of published tokenizers alone. Keys with their types, tensors byte for byte; EXPECTED says where the
 two differ on purpose. Of a wide Llama the quantised types: Q8_0 with the blocks of `gguf`, the errors of the
 others with those of llama.cpp's quantisers, at most 1.01. Of three runs with [lora] `export --format
@@ -26,7 +26,7 @@ import sentencepiece
 import torch
 import transformers
 
-import llama_cpp
+import llama_sources
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "models"))
 from export_runs import FAMILIES, Site
 from gguf_cases import CASES, make_model, tokens_of
@@ -194,7 +194,7 @@ def distance(blocks, kind, values):
 
 def compare_types(program, folder, work):
     """Every tensor of a wide model in the quantised types."""
-    quantisers = llama_cpp.Quantisers(folder)
+    quantisers = llama_sources.Quantisers(folder)
     sizes = {**SIZES, "hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 8}
     make_model("llama", sizes).save_pretrained(work / "wide")
     plain, wrong, worst = None, [], 0.0
@@ -239,9 +239,9 @@ def compare_adapters(program, folder, work):
 
 def main():
     program = pathlib.Path(sys.argv[1]).resolve()
-    folder = llama_cpp.sources()
+    folder = llama_sources.sources()
     if folder is None:
-        print(f"llama-cpp-python {llama_cpp.VERSION} is not to be had: no sources of llama.cpp")
+        print(f"llama-cpp-python {llama_sources.VERSION} is not to be had: no sources of llama.cpp")
         return 77
     results = []
     for name in sys.argv[2:] or [*MODELS, "types", "adapters"]:

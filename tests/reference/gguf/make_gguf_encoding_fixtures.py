@@ -1,6 +1,6 @@
 """Writes fixtures/gguf_encoding.json: values, the blocks of Q8_0 that Python's `gguf` package makes of
 them, and how far from them llama.cpp's own quantisers are: the root of the mean squared difference.
-Needs numpy, gguf, gcc and llama.cpp's sources (llama_cpp.py).
+Needs numpy, gguf, gcc and llama.cpp's sources (llama_sources.py).
 """
 
 import json
@@ -10,7 +10,7 @@ import sys
 import gguf
 import numpy
 
-import llama_cpp
+import llama_sources
 
 FIXTURES = pathlib.Path(__file__).resolve().parents[1] / "fixtures"
 COUNT = 1024  # values of a case: four blocks of 256
@@ -61,10 +61,10 @@ def special_q8_0():
 
 
 def main():
-    folder = llama_cpp.sources()
+    folder = llama_sources.sources()
     if folder is None:
         sys.exit("llama.cpp's sources are missing")
-    quantisers = llama_cpp.Quantisers(folder)
+    quantisers = llama_sources.Quantisers(folder)
     random = numpy.random.default_rng(52)
     fixture = dict(cases=[case_of(name, values, quantisers) for name, values in cases(random)],
                    special=special_q8_0())
