@@ -456,9 +456,7 @@ class FileReader {
   std::vector<std::byte> piece_;
 };
 
-Status restore_from(const fs::path& checkpoint, const FileRecord& record,
-                    std::span<const Wanted> wanted, RestoreStatistics& statistics,
-                    const std::stop_token& stop) {
+Result<storage::SafetensorsFile> open_file(const fs::path& checkpoint, const FileRecord& record) {
   auto stored = TRAIN_TRY(open_stored(checkpoint, record.name));
   if (!stored.file) {
     return damage(fmt::format("{}: {}", checkpoint.string(), stored.damage));
@@ -468,27 +466,34 @@ Status restore_from(const fs::path& checkpoint, const FileRecord& record,
                               stored.file->size_bytes(), record.size_bytes));
   }
   bool malformed = false;
-  const auto file = storage::SafetensorsFile::parse(std::move(*stored.file), &malformed);
-  if (!file) {
-    return malformed ? damage(file.error().message) : file.error();
-  }
+  auto file = storage::SafetensorsFile::parse(std::move(*stored.file), &malformed);
+  return !file && malformed ? damage(file.error().message) : std::move(file);
+}
+
+Status copy_from(const storage::SafetensorsFile& file, std::span<const Wanted> wanted,
+                 RestoreStatistics& statistics, const std::stop_token& stop) {
   ++statistics.files;
-  statistics.header_bytes += file->data_start();
-  FileReader reader(*file, statistics, stop);
+  statistics.header_bytes += file.data_start();
+  FileReader reader(file, statistics, stop);
   for (const Wanted& part : wanted) {
     TRAIN_RETURN_IF_ERROR(reader.copy(part));
   }
   return {};
 }
 
-}  // namespace
-
-Status restore(const fs::path& checkpoint, const Manifest& manifest,
-               std::span<engine::StateView> state, const RestoreOptions& options) {
+RecordsByName records_of(const Manifest& manifest) {
   RecordsByName records;
   for (const TensorRecord& record : manifest.tensors) {
     records[record.name].push_back(&record);
   }
+  return records;
+}
+
+/// restore() with the files that `copy` (record, wanted, statistics) reads.
+template <class Copy>
+Status restore_by(const fs::path& checkpoint, const Manifest& manifest,
+                  const RecordsByName& records, std::span<engine::StateView> state,
+                  const RestoreOptions& options, const Copy& copy) {
   TRAIN_RETURN_IF_ERROR(check_fit(checkpoint.string(), records, state, options.which));
   std::map<std::string_view, std::vector<Wanted>> wanted;  // By file name.
   for (const Wanted& part : wanted_of(records, state)) {
@@ -497,13 +502,49 @@ Status restore(const fs::path& checkpoint, const Manifest& manifest,
   RestoreStatistics counted;
   for (const FileRecord& record : manifest.files) {
     if (const auto found = wanted.find(record.name); found != wanted.end()) {
-      TRAIN_RETURN_IF_ERROR(restore_from(checkpoint, record, found->second, counted, options.stop));
+      TRAIN_RETURN_IF_ERROR(copy(record, found->second, counted));
     }
   }
   if (options.statistics != nullptr) {
     *options.statistics = counted;
   }
   return {};
+}
+
+}  // namespace
+
+Status restore(const fs::path& checkpoint, const Manifest& manifest,
+               std::span<engine::StateView> state, const RestoreOptions& options) {
+  const auto copy = [&](const FileRecord& record, std::span<const Wanted> wanted,
+                        RestoreStatistics& statistics) -> Status {
+    const auto file = TRAIN_TRY(open_file(checkpoint, record));
+    return copy_from(file, wanted, statistics, options.stop);
+  };
+  return restore_by(checkpoint, manifest, records_of(manifest), state, options, copy);
+}
+
+struct OpenCheckpoint::Files {
+  RecordsByName records;
+  std::map<std::string_view, storage::SafetensorsFile> open;  ///< By name.
+};
+
+OpenCheckpoint::OpenCheckpoint(const fs::path& checkpoint, const Manifest& manifest)
+    : checkpoint_(checkpoint),
+      manifest_(manifest),
+      files_(std::make_unique<Files>(Files{.records = records_of(manifest), .open = {}})) {}
+
+OpenCheckpoint::~OpenCheckpoint() = default;
+
+Status OpenCheckpoint::restore(std::span<engine::StateView> state, const RestoreOptions& options) {
+  const auto copy = [&](const FileRecord& record, std::span<const Wanted> wanted,
+                        RestoreStatistics& statistics) -> Status {
+    auto file = files_->open.find(record.name);
+    if (file == files_->open.end()) {
+      file = files_->open.emplace(record.name, TRAIN_TRY(open_file(checkpoint_, record))).first;
+    }
+    return copy_from(file->second, wanted, statistics, options.stop);
+  };
+  return restore_by(checkpoint_, manifest_, files_->records, state, options, copy);
 }
 
 }  // namespace train::checkpoint

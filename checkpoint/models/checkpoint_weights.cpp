@@ -44,9 +44,9 @@ void merge(const ExportAdapter& adapter, std::span<const float> a, std::span<con
 CheckpointWeights::CheckpointWeights(const fs::path& checkpoint, const Manifest& manifest,
                                      std::span<const ExportAdapter> adapters, std::string averages)
     : checkpoint_(checkpoint),
-      manifest_(manifest),
       adapters_(adapters),
-      prefix_(std::move(averages)) {
+      prefix_(std::move(averages)),
+      files_(std::make_unique<OpenCheckpoint>(checkpoint, manifest)) {
   for (const TensorRecord& record : manifest.tensors) {
     if (!prefix_.empty() && record.name.starts_with(prefix_)) {
       averages_.insert(record.name);
@@ -68,7 +68,7 @@ Status CheckpointWeights::read_rows(const engine::Parameter& parameter, std::int
        .rows = rows,
        .data = reinterpret_cast<std::byte*>(out.data()),
        .size_bytes = out.size_bytes()}};
-  TRAIN_RETURN_IF_ERROR(restore(checkpoint_, manifest_, views, {.which = Restore::subset}));
+  TRAIN_RETURN_IF_ERROR(files_->restore(views, {.which = Restore::subset}));
   const auto adapter = std::find_if(adapters_.begin(), adapters_.end(),
                                     [&](const auto& one) { return one.weight == parameter.name; });
   if (adapter == adapters_.end()) {

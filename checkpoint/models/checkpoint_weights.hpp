@@ -1,18 +1,21 @@
 #pragma once
 
 #include <filesystem>
+#include <memory>
 #include <set>
 #include <span>
 #include <string>
 
 #include "base/result.hpp"
 #include "checkpoint/format/manifest.hpp"
+#include "checkpoint/load/reader.hpp"
 #include "checkpoint/models/export.hpp"
 #include "engine/model/weight_source.hpp"
 
 namespace train::checkpoint {
 
-/// Weights of a checkpoint, with its adapters merged in. Arguments outlive it.
+/// Weights of a checkpoint, with its adapters merged in. Arguments outlive it. Threading: one
+/// thread at a time.
 class CheckpointWeights final : public engine::WeightSource {
  public:
   /// `averages`: name prefix of the running averages to read in place of the weights that have one;
@@ -27,10 +30,10 @@ class CheckpointWeights final : public engine::WeightSource {
 
  private:
   const std::filesystem::path& checkpoint_;
-  const Manifest& manifest_;
   std::span<const ExportAdapter> adapters_;
   std::string prefix_;              ///< Prefix of averages.
   std::set<std::string> averages_;  ///< Full names of averages.
+  std::unique_ptr<OpenCheckpoint> files_;
 };
 
 }  // namespace train::checkpoint

@@ -16,11 +16,14 @@
 #include "engine/state_view.hpp"
 #include "storage/files/atomic_file.hpp"
 #include "storage/files/copy_file.hpp"
+#include "storage/files/digest.hpp"
 
 namespace train::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr std::uint64_t kReadBackBytes = std::uint64_t{1} << 20;
 
 std::vector<ExportPlace> places_of(const ExportRequest& request, const ExportFormat& format,
                                    const fs::path& directory) {
@@ -87,6 +90,11 @@ class HiddenDirectory {
   fs::path path_;
 };
 
+Status check_stop(const ExportRequest& request) {
+  return request.stop && request.stop() ? failure("stopped by a signal; nothing was exported")
+                                        : Status();
+}
+
 /// Reads the elements of tensors from their source.
 class Weights {
  public:
@@ -103,9 +111,7 @@ class Weights {
   template <class Visit>
   Status for_each(std::span<const ExportTensor> tensors, const Visit& visit) {
     for (const ExportTensor& tensor : tensors) {
-      if (request_.stop && request_.stop()) {
-        return failure("stopped by a signal; nothing was exported");
-      }
+      TRAIN_RETURN_IF_ERROR(check_stop(request_));
       const std::span elements(elements_.get(), element_count(tensor));
       TRAIN_RETURN_IF_ERROR(read(tensor, elements));
       TRAIN_RETURN_IF_ERROR(visit(tensor, std::span<const float>(elements)));
@@ -135,41 +141,53 @@ class Weights {
   std::vector<float> rows_;
 };
 
-Status write_file(const ExportPlace& place, const ExportFormat& format, Weights& weights) {
+/// Digests of tensors as they were written, in the order of their file.
+using Digests = std::vector<std::string>;
+
+Result<Digests> write_file(const ExportPlace& place, const ExportFormat& format, Weights& weights) {
   const auto file = TRAIN_TRY(format.create(place));
-  TRAIN_RETURN_IF_ERROR(weights.for_each(
-      place.tensors, [&](const ExportTensor& tensor, std::span<const float> elements) {
-        return format.encode(tensor, elements, [&](auto bytes) { return file->write(bytes); });
-      }));
-  return file->commit();
+  Digests digests;
+  const auto write = [&](const ExportTensor& tensor, std::span<const float> elements) -> Status {
+    storage::StreamingDigest digest;
+    const auto take = [&](std::span<const std::byte> bytes) -> Status {
+      digest.update(bytes);
+      return file->write(bytes);
+    };
+    TRAIN_RETURN_IF_ERROR(format.encode(tensor, elements, take));
+    digests.push_back(digest.finish());
+    return {};
+  };
+  TRAIN_RETURN_IF_ERROR(weights.for_each(place.tensors, write));
+  TRAIN_RETURN_IF_ERROR(file->commit());
+  return digests;
 }
 
-/// Reads back a written file and compares it with the checkpoint, tensor by tensor.
-Status compare_file(const ExportPlace& place, const ExportFormat& format, Weights& weights) {
+/// Reads back a written file and compares each tensor with what was written: computing that a
+/// second time would take as long as the export.
+Status compare_file(const ExportPlace& place, const ExportFormat& format, const Digests& written,
+                    const ExportRequest& request) {
   const auto file = TRAIN_TRY(format.open(place.path));
-  const auto differs = [&](std::string_view name) {
-    return failure(fmt::format("{}: tensor {} read back differs from what was written",
-                               place.path.string(), name));
-  };
   if (file->count() != place.tensors.size()) {
     return failure(fmt::format("{} read back has {} tensors of {}", place.path.string(),
                                file->count(), place.tensors.size()));
   }
-  std::vector<std::byte> found;
-  return weights.for_each(
-      place.tensors, [&](const ExportTensor& tensor, std::span<const float> elements) -> Status {
-        if (!file->has(tensor)) {
-          return differs(tensor.name);
-        }
-        std::uint64_t offset = 0;
-        return format.encode(tensor, elements, [&](std::span<const std::byte> wanted) -> Status {
-          found.resize(wanted.size());
-          TRAIN_RETURN_IF_ERROR(file->read(tensor, offset, found));
-          offset += wanted.size();
-          return std::equal(found.begin(), found.end(), wanted.begin()) ? Status()
-                                                                        : differs(tensor.name);
-        });
-      });
+  std::vector<std::byte> piece;
+  for (std::size_t i = 0; i < place.tensors.size(); ++i) {
+    TRAIN_RETURN_IF_ERROR(check_stop(request));
+    const ExportTensor& tensor = place.tensors[i];
+    storage::StreamingDigest found;
+    const std::uint64_t size = format.stored_bytes(tensor);
+    for (std::uint64_t at = 0; file->has(tensor) && at < size; at += piece.size()) {
+      piece.resize(std::min(kReadBackBytes, size - at));
+      TRAIN_RETURN_IF_ERROR(file->read(tensor, at, piece));
+      found.update(piece);
+    }
+    if (!file->has(tensor) || found.finish() != written[i]) {
+      return failure(fmt::format("{}: tensor {} read back differs from what was written",
+                                 place.path.string(), tensor.name));
+    }
+  }
+  return {};
 }
 
 /// Parent of `directory`, which need not exist.
@@ -262,8 +280,8 @@ Result<ExportReport> export_tensors(const ExportRequest& request,
   Weights weights(request, source);
   ExportReport report;
   for (const ExportPlace& place : places) {
-    TRAIN_RETURN_IF_ERROR(write_file(place, *format, weights));
-    TRAIN_RETURN_IF_ERROR(compare_file(place, *format, weights));
+    const auto digests = TRAIN_TRY(write_file(place, *format, weights));
+    TRAIN_RETURN_IF_ERROR(compare_file(place, *format, digests, request));
     report.files.push_back(place.path.filename().string());
     report.compared += place.tensors.size();
     for (const ExportTensor& tensor : place.tensors) {

@@ -3,35 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 
 #include "base/check.hpp"
+#include "checkpoint/models/ordered_sums.hpp"
 
 namespace train::checkpoint {
 namespace {
 
 constexpr std::int64_t kMergedElements = std::int64_t{1} << 20;
-constexpr std::size_t kSortedElements = 512;  // Elements that are sorted side by side.
-
-/// Products of a block, a row for each model.
-using Products = std::vector<std::array<double, kSortedElements>>;
-
-/// Sorts each column, by exchanges of neighbours that need no branch.
-void sort_columns(Products& products, std::size_t count) {
-  for (std::size_t pass = 0; pass < products.size(); ++pass) {
-    for (std::size_t row = pass % 2; row + 1 < products.size(); row += 2) {
-      double* const low = products[row].data();
-      double* const high = products[row + 1].data();
-      for (std::size_t i = 0; i < count; ++i) {
-        const double a = low[i];
-        const double b = high[i];
-        low[i] = b < a ? b : a;
-        high[i] = b < a ? a : b;
-      }
-    }
-  }
-}
 
 }  // namespace
 
@@ -55,25 +35,12 @@ Status MergedWeights::merge(const engine::Parameter& parameter, std::int64_t fir
   for (std::size_t m = 0; m < models_.size(); ++m) {
     TRAIN_RETURN_IF_ERROR(models_[m].weights->read_rows(parameter, first_row, rows, values[m]));
   }
-  Products products(models_.size());
-  bool finite = true;
-  for (std::size_t begin = 0; begin < out.size(); begin += kSortedElements) {
-    const std::size_t count = std::min(kSortedElements, out.size() - begin);
-    for (std::size_t m = 0; m < models_.size(); ++m) {
-      for (std::size_t i = 0; i < count; ++i) {
-        products[m][i] = models_[m].share * static_cast<double>(values[m][begin + i]);
-      }
-    }
-    sort_columns(products, count);
-    for (std::size_t i = 0; i < count; ++i) {
-      double sum = 0.0;
-      for (const auto& row : products) {
-        sum += row[i];
-      }
-      out[begin + i] = static_cast<float>(sum);
-      finite = finite && std::isfinite(out[begin + i]);
-    }
+  std::vector<WeightedValues> columns;
+  for (std::size_t m = 0; m < models_.size(); ++m) {
+    columns.push_back({values[m].data(), models_[m].share});
   }
+  ordered_sums(columns, out);
+  const bool finite = std::ranges::all_of(out, [](float value) { return std::isfinite(value); });
   return finite ? Status() : user_error(fmt::format("the merged {} is not finite", parameter.name));
 }
 

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <span>
+
+namespace train::checkpoint {
+
+/// Values that enter sums with a weight.
+struct WeightedValues {
+  const float* values = nullptr;  ///< As many as there are sums.
+  double weight = 1.0;
+};
+
+/// Sets each out[i] to the sum over columns of weight times values[i]: products and sum in double,
+/// rounded once. The products of an element are added from the least to the greatest, so that the
+/// order of the columns does not change a bit. A value that is not a number makes its sum none.
+void ordered_sums(std::span<const WeightedValues> columns, std::span<float> out);
+
+}  // namespace train::checkpoint
