@@ -78,8 +78,9 @@ Result<std::map<std::string, std::string>> files_of(const std::string& bytes) {
 }
 
 /// A file of bytes and merges without tensors; no `pre`: nullptr.
-std::string bytes_gguf(const char* architecture, const char* pre) {
-  const std::vector<std::string> tokens = {"a", "</s>", "<|im_end|>", "<turn>", "b"};
+std::string bytes_gguf(const char* architecture, const char* pre,
+                       const std::vector<std::string>& tokens = {"a", "</s>", "<|im_end|>",
+                                                                 "<turn>", "b"}) {
   GgufBytes file;
   file.start(0, pre == nullptr ? 9 : 10);
   add_text(file, "general.architecture", architecture);
@@ -204,6 +205,20 @@ TEST_CASE("gguf tokenizer: how an unnamed one splits is known of GPT-2's kin alo
   CHECK(files_of(bytes_gguf("gptneox", unnamed))->contains("tokenizer.json"));
   CHECK(files_of(bytes_gguf("llama", unnamed))->empty());
   CHECK(files_of(bytes_gguf("llama", "other"))->empty());
+}
+
+TEST_CASE("gguf tokenizer: a vocabulary keeps its order, and of a token that comes twice the first",
+          "[data][gguf_tokenizer]") {
+  constexpr std::size_t count = 300'000;  // Hours where each is compared with all before.
+  std::vector<std::string> tokens;
+  for (std::size_t id = 0; id < count; ++id) {
+    tokens.push_back("t" + std::to_string(id % (count - 1)));
+  }
+  const auto files = files_of(bytes_gguf("llama", "gpt-2", tokens));
+  REQUIRE(files.ok());
+  const std::string& text = files->at("tokenizer.json");
+  CHECK(text.find(R"("vocab":{"t0":0,"t1":1,"t2":2,)") != std::string::npos);
+  CHECK(text.find(R"("t299998":299998})") != std::string::npos);
 }
 
 TEST_CASE("gguf tokenizer: lists that do not fit each other are refused",
