@@ -228,6 +228,23 @@ void add_decoder(Maker& maker) {
   add_rope(maker);
 }
 
+/// Refuses heads that are wider or narrower than the model together.
+void check_width(Maker& maker) {
+  const AttentionSpec& attention = attention_of(maker.model());
+  maker.require(attention.heads * attention.head_dim == maker.model().embedding_dim,
+                "heads that are not as wide as the model together");
+}
+
+/// Refuses a model without a head of its own, which llama.cpp asks for in some families.
+void check_head(Maker& maker) {
+  maker.require(!maker.model().tie_embeddings, "an embedding that is the head");
+}
+
+/// Refuses a bias of attention's output, which llama.cpp has in few families.
+void check_output(Maker& maker) {
+  maker.require(!attention_of(maker.model()).output_bias, "a bias of attention's output");
+}
+
 /// Refuses a scale of scores other than llama.cpp's for the family.
 void check_scale(Maker& maker, std::int64_t of) {
   const AttentionSpec& attention = attention_of(maker.model());
@@ -278,7 +295,13 @@ void add_mixtral(Maker& maker) {
 
 void add_qwen(Maker& maker) {
   add_decoder(maker);
+  check_output(maker);
   maker.require(window_of(maker, every_layer) == 0, "sliding windows");
+}
+
+void add_qwen2(Maker& maker) {
+  add_qwen(maker);
+  check_width(maker);
 }
 
 void add_qwen_experts(Maker& maker, kernels::RouterKind router) {
@@ -291,14 +314,22 @@ void add_qwen_experts(Maker& maker, kernels::RouterKind router) {
   }
 }
 
-void add_qwen2_moe(Maker& maker) { add_qwen_experts(maker, kernels::RouterKind::softmax); }
+void add_qwen2_moe(Maker& maker) {
+  add_qwen_experts(maker, kernels::RouterKind::softmax);
+  check_width(maker);
+  check_head(maker);
+}
 
 void add_qwen3_moe(Maker& maker) {
   add_qwen_experts(maker, kernels::RouterKind::softmax_normalised);
 }
 
 void add_olmoe(Maker& maker) {
+  const AttentionSpec& attention = attention_of(maker.model());
   add_qwen(maker);
+  check_width(maker);
+  check_head(maker);
+  maker.require(attention.kv_heads == attention.heads, "heads that share keys");
   add_experts(maker, kernels::RouterKind::softmax);
   const auto clip = maker.config().find("clip_qkv");
   maker.require(clip == maker.config().end() || clip->is_null(), "clip_qkv");
@@ -309,6 +340,8 @@ void add_gemma2(Maker& maker) {
   const engine::ModelSpec& model = maker.model();
   const AttentionSpec& attention = attention_of(model);
   add_decoder(maker);
+  check_output(maker);
+  maker.require(model.tie_embeddings, "a head of its own");
   maker.real("attn_logit_softcapping", static_cast<double>(attention.softcap));
   maker.real("final_logit_softcapping", static_cast<double>(model.logit_softcap));
   maker.require(attention.softcap > 0.0F && model.logit_softcap > 0.0F, "scores without a cap");
@@ -324,6 +357,7 @@ void add_gemma3(Maker& maker) {
   const engine::ModelSpec& model = maker.model();
   const AttentionSpec& attention = attention_of(model);
   add_decoder(maker);
+  check_output(maker);
   maker.real("rope.freq_base_swa", model.ropes.back().theta);
   maker.require(
       rope_settings(model, "sliding_attention").value("rope_type", "default") == "default",
@@ -340,6 +374,8 @@ void add_gemma3(Maker& maker) {
 void add_phi3(Maker& maker) {
   const engine::ModelSpec& model = maker.model();
   add_decoder(maker);
+  check_output(maker);
+  check_width(maker);
   maker.count("rope.dimension_count", model.ropes.front().rotary_dim);
   if (rope_settings(model).value("rope_type", "default") != "yarn") {
     maker.count("rope.scaling.original_context_length",
@@ -351,6 +387,9 @@ void add_phi3(Maker& maker) {
 void add_olmo(Maker& maker) {
   const engine::ModelSpec& model = maker.model();
   add_decoder(maker);
+  check_output(maker);
+  check_width(maker);
+  check_head(maker);
   std::vector<bool> windowed;
   std::int64_t window = 0;
   for (std::size_t i = 0; i < model.layers.size(); ++i) {
@@ -372,7 +411,10 @@ void add_gpt2(Maker& maker) {
 }
 
 void add_gpt_neox(Maker& maker) {
-  add_sizes(maker, attention_of(maker.model()).heads);
+  const AttentionSpec& attention = attention_of(maker.model());
+  add_sizes(maker, attention.heads);
+  check_head(maker);
+  maker.require(attention.projection_bias && attention.output_bias, "attention without biases");
   maker.count("rope.dimension_count", maker.model().ropes.front().rotary_dim);
   maker.own("use_parallel_residual", maker.model().layers.front().parallel);
   add_rope(maker);
@@ -462,6 +504,7 @@ void add_deepseek(Maker& maker) {
 
 void add_glm4_moe(Maker& maker) {
   add_decoder(maker);
+  check_output(maker);
   maker.count("rope.dimension_count", maker.model().ropes.front().rotary_dim);
   if (const ExpertsSpec* experts = add_sigmoid_experts(maker)) {
     maker.own("expert_weights_norm", is_normalised(*experts));
@@ -502,7 +545,7 @@ void add_gpt_oss(Maker& maker) {
                   "this swiglu_alpha or swiglu_limit");
   }
   maker.require(attention.projection_bias && attention.output_bias, "attention without biases");
-  maker.require(!model.tie_embeddings, "an embedding that is the head");
+  check_head(maker);
   maker.require(model.ropes.front().rotary_dim == attention.head_dim, "a partial rope");
   const Json settings = rope_settings(model);
   if (settings.value("rope_type", "default") == "yarn" && !rounds_yarn(settings)) {
@@ -609,7 +652,7 @@ constexpr std::array kFamilies = {
     Family{"mistral", "llama", add_llama},
     Family{"ministral", "llama", add_llama},
     Family{"mixtral", "llama", add_mixtral},
-    Family{"qwen2", "qwen2", add_qwen},
+    Family{"qwen2", "qwen2", add_qwen2},
     Family{"qwen3", "qwen3", add_qwen},
     Family{"qwen2_moe", "qwen2moe", add_qwen2_moe},
     Family{"qwen3_moe", "qwen3moe", add_qwen3_moe},

@@ -400,6 +400,22 @@ TEST_CASE("gguf export: models that llama.cpp computes otherwise are refused by 
   refused(error_with("mamba2", {{"use_bias", true}}), "biases of the scans' maps");
   refused(error_with("mamba", {{"use_conv_bias", false}}), "convolutions without biases");
   refused(error_with("jamba", {{"head_dim", 8}}), "heads that are not as wide as the model");
+  // What llama.cpp has no tensor for, or asks for and misses.
+  for (const char* name : {"olmoe", "qwen2_moe", "olmo2", "neox"}) {
+    INFO(name);
+    refused(error_with(name, {{"tie_word_embeddings", true}}), "an embedding that is the head");
+  }
+  refused(error_with("gemma2", {{"tie_word_embeddings", false}}), "a head of its own");
+  refused(error_with("olmoe", {{"num_key_value_heads", 1}}), "heads that share keys");
+  for (const char* name : {"qwen2", "qwen2_moe", "olmo2", "phi3"}) {
+    INFO(name);
+    refused(error_with(name, {{"head_dim", 12}}), "heads that are not as wide as the model");
+  }
+  for (const char* name : {"qwen3", "qwen3_moe", "gemma2", "gemma3", "olmo2", "olmoe"}) {
+    INFO(name);
+    refused(error_with(name, {{"attention_bias", true}}), "a bias of attention's output");
+  }
+  refused(error_with("neox", {{"attention_bias", false}}), "attention without biases");
   Json yarn = config_of("qwen2_yarn");
   yarn[yarn.contains("rope_scaling") ? "rope_scaling" : "rope_parameters"]["truncate"] = false;
   refused(metadata_error(yarn.dump()), "truncate");

@@ -164,7 +164,7 @@ def make_model(name, sizes):
         sizes = {key: sizes[key] for key in ("vocab_size", "hidden_size", "num_hidden_layers")}
     if kind == "mamba2":
         own = {**own, "head_dim": own["expand"] * sizes["hidden_size"] // own["num_heads"]}
-    if kind == "deepseek_v3":
+    if kind in ("deepseek_v3", "olmoe"):  # llama.cpp has as many heads of keys there as of queries
         sizes["num_key_value_heads"] = sizes["num_attention_heads"]
     if kind == "phi3":
         pairs = sizes["hidden_size"] // sizes["num_attention_heads"] // 2
