@@ -5,19 +5,28 @@
 
 Keys and values in fp32, no flash attention. Of every model of gguf_cases.py (its name) `convert --format
 gguf` in F32: logits of random tokens by llama.cpp and by transformers of the directory, to 1e-3 of the
-largest. ids: of every tokenizer of texts/tokenizer_sweep.py that has a name in llama.cpp, the ids of 10,000
-texts with those of `tokenize`. types: Q4_K_M of wide models with what llama_model_quantize makes of the
-F32 file: the type of each tensor, and errors of at most 1.01 of its. smollm2: ids, logits and greedy text of
-20 prompts of the published model, with those of the program. Each name in a process of its own, as
-llama.cpp ends with the process where it finds a file impossible.
+largest. configs: the same of every config.json of models/config_cases.py, and of heads, biases and embeddings
+of other shapes: refused in one line, or the same. ids: of every tokenizer of texts/tokenizer_sweep.py that has
+a name in llama.cpp, the ids of 10,000 texts with those of `tokenize`. types: Q4_K_M of wide models with what
+llama_model_quantize makes of the F32 file: the type of each tensor, and errors of at most 1.01 of its.
+smollm2: logits and greedy text of 20 prompts of the published model, with those of the program.
+
+What the program says that llama.cpp does otherwise is left out: texts longer than a window that it does not
+read, the epsilon of a FalconMamba's inner norms, bounds of GPT-OSS's yarn, letters that a tokenizer normalises.
+The GELU of the reference is a table of float16, as llama.cpp's. Each case runs in a process of its own:
+llama.cpp ends the process where it finds a file impossible.
 """
 
 import json
+import multiprocessing
 import pathlib
 import random
+import re
+import shutil
 import subprocess
 import sys
 import tempfile
+import unicodedata
 import warnings
 
 import gguf
@@ -29,7 +38,9 @@ import llama_library
 import llama_sources
 
 sys.path += [str(pathlib.Path(__file__).resolve().parents[1] / folder) for folder in ("models", "texts")]
+import config_cases
 import tokenizer_sweep
+from config_check import make_weights
 from generation_check import NEW_TOKENS, PROMPTS, TIE, written
 from gguf_cases import CASES, make_model
 from gguf_models import SIZES
@@ -45,15 +56,69 @@ NEAR = 1e-3
 ALLOWED = 1.01
 TOKENS = 100
 TEXTS = 10000
-SKIPPED, PARTS = 77, ("ids", "types", "smollm2")
+SKIPPED, PARTS = 77, ("configs", "ids", "types", "smollm2")
+WORDS = {True: "same", False: "DIFFERENT", None: "left out"}
+# Changes of a config.json after which the program's note about llama.cpp no longer applies.
+NOTED = {"falcon_mamba": lambda config: {"mixer_rms_eps": config["layer_norm_epsilon"]},
+         "gpt_oss": lambda config: {"rope_parameters": {**config["rope_parameters"], "truncate": True}}}
+# Shapes that change the weights, too: (changes, families that have no such key).
+SHAPES = {
+    "tied": {"tie_word_embeddings": True},
+    "untied": {"tie_word_embeddings": False},
+    "wide heads": {"head_dim": 24},
+    "as many heads of keys": {"num_key_value_heads": 4},
+    "biases of attention": {"attention_bias": True},
+    "biases of queries": {"qkv_bias": True},
+    "no biases of queries": {"qkv_bias": False},
+    "no biases": {"attention_bias": False},
+    "biases of MLPs": {"mlp_bias": True},
+    "no norms of heads": {"use_qk_norm": False},
+}
+
+
+class Refused(RuntimeError):
+    """The program's line."""
 
 
 def convert(program, directory, out, dtype="fp32", *more):
+    """The file, and the longest text of which llama.cpp computes the same."""
     done = subprocess.run([program, "convert", directory, "--format", "gguf", "--dtype", dtype, "--out", out, *more],
                           capture_output=True, text=True)
     if done.returncode:
-        raise RuntimeError(done.stderr.strip().splitlines()[-1])
-    return next(out.glob("*.gguf"))
+        lines = done.stderr.strip().splitlines()
+        if done.returncode == 2 and len(lines) == 1:
+            raise Refused(lines[0])
+        raise RuntimeError(f"exit code {done.returncode}: {lines[-1:]}")
+    window = re.search(r"texts of more than (\d+) tokens", done.stderr)
+    return next(out.glob("*.gguf")), min(TOKENS, int(window[1])) if window else TOKENS
+
+
+def gelu_of_table(x):
+    """GELU by hyperbolic tangents of values rounded to float16, rounded to float16, between -10 and 10."""
+    near = torch.nn.functional.gelu(x.half().float(), approximate="tanh").half().float()
+    return torch.where(x <= -10, torch.zeros_like(x), torch.where(x >= 10, x, near))
+
+
+class TableGelu(torch.nn.Module):
+    def forward(self, x):
+        return gelu_of_table(x)
+
+
+def logits_there(directory, ids):
+    """transformers' in fp32; None: it does not read the directory."""
+    try:
+        model, told = transformers.AutoModelForCausalLM.from_pretrained(
+            directory, dtype=torch.float32, attn_implementation="eager", output_loading_info=True)
+    except Exception:  # whatever it says, it does not read it
+        return None
+    if told["missing_keys"] or told["mismatched_keys"]:
+        return None
+    for module in model.eval().modules():
+        for name, child in module.named_children():
+            if "GELU" in type(child).__name__:
+                setattr(module, name, TableGelu())
+    with torch.no_grad():
+        return model(input_ids=torch.tensor([ids])).logits[0].numpy()
 
 
 def apart(ours, theirs):
@@ -61,29 +126,85 @@ def apart(ours, theirs):
     return float(numpy.abs(ours - theirs).max() / numpy.abs(theirs).max())
 
 
-def compare_model(program, name, work):
-    write_model(work / "model", name)
-    model = llama_library.Model(convert(program, work / "model", work / "out"))
-    theirs = transformers.AutoModelForCausalLM.from_pretrained(work / "model", dtype=torch.float32,
-                                                               attn_implementation="eager").eval()
-    draw = random.Random(name)
-    ids = [draw.randrange(3, SIZES["vocab_size"]) for _ in range(TOKENS)]
-    with torch.no_grad():
-        expected = theirs(input_ids=torch.tensor([ids])).logits[0].numpy()
-    found = apart(model.logits(ids), expected)
+def compare_logits(program, directory, work, *more):
+    file, length = convert(program, directory, work / "out", "fp32", *more)
+    path = directory / "config.json"
+    config = json.loads(path.read_text())
+    change = NOTED.get(config["model_type"])
+    if change:
+        path.write_text(json.dumps({**config, **change(config)}))
+    draw = random.Random(len(config))
+    ids = [draw.randrange(3, config["vocab_size"]) for _ in range(length)]
+    expected = logits_there(directory, ids)
+    if expected is None:
+        return None, "transformers does not read it"
+    found = apart(llama_library.Model(file).logits(ids), expected)
     return found <= NEAR, f"{found:.1e}"
 
 
+def compare_model(program, name, work):
+    write_model(work / "model", name)
+    return compare_logits(program, work / "model", work)
+
+
+def shaped_cases(family):
+    """Models of the same family in other shapes: (name, their directory's maker)."""
+    known = transformers.AutoConfig.for_model(family).to_dict()
+    for name, change in SHAPES.items():
+        if all(key in known or key in config_cases.FAMILIES[family] for key in change):
+            yield name, change
+
+
+def compare_configs(program, family, work):
+    """Every config.json of a family: what is refused in a line is as good as what is the same."""
+    make_weights(family, work / family)
+    base, counts, worst, wrong = config_cases.FAMILIES[family], {True: 0, None: 0, "refused": 0}, 0.0, []
+
+    def take(name, case):
+        nonlocal worst
+        same, what = answer_of(compare_logits, program, case, case.parent, "--no-tokenizer")
+        if same is False and what.startswith("Refused: "):
+            same = "refused"
+        if same is False:
+            wrong.append(f"{name}: {what}")
+        else:
+            counts[same] += 1
+            worst = max(worst, float(what)) if same is True else worst
+
+    for name, config in config_cases.cases(family):
+        with tempfile.TemporaryDirectory(dir=work) as folder:
+            case = pathlib.Path(folder) / "case"
+            case.mkdir()
+            (case / "config.json").write_text(json.dumps(config))
+            (case / "model.safetensors").symlink_to(work / family / "model.safetensors")
+            take(name, case)
+    for name, change in shaped_cases(family):
+        with tempfile.TemporaryDirectory(dir=work) as folder:
+            config_cases.FAMILIES[family] = {**base, **change}
+            make_weights(family, pathlib.Path(folder) / "case")
+            take(name, pathlib.Path(folder) / "case")
+    config_cases.FAMILIES[family] = base
+    what = (f"{counts[True]} within {worst:.1e}, {counts['refused']} refused, "
+            f"{counts[None]} that transformers cannot read")
+    return not wrong, "\n    ".join([what, *wrong])
+
+
 def directory_of(tokenizer, folder):
-    """A directory of a tiny Llama that has the tokenizer, and its number of tokens."""
+    """A directory of a tiny Llama that has the tokenizer."""
     path = pathlib.Path(tokenizer.path)
-    files = list(path.iterdir()) if path.is_dir() else [path]
-    for file in files:
-        name = file.name if file.name.endswith((".json", ".txt")) else "tokenizer.model"
-        if path.is_file() or file.name in ("tokenizer.json", "tokenizer.model"):
-            (folder / name).write_bytes(file.read_bytes())
+    if path.is_dir():
+        text = json.loads((path / "tokenizer.json").read_text())
+        # What is made of tiktoken's ranks takes whole words without merges, which make the same of them.
+        if text["model"].get("ignore_merges") and "<|begin_of_text|>" not in text["model"]["vocab"]:
+            text["model"]["ignore_merges"] = "<|begin_of_text|>" in str(text["added_tokens"]) and "<|eot_id|>" in str(
+                text["added_tokens"])
+        (folder / "tokenizer.json").write_text(json.dumps(text))
+    else:
+        shutil.copy(path, folder / ("tekken.json" if path.suffix == ".json" else "tokenizer.model"))
     if hasattr(tokenizer, "processor"):
         words = tokenizer.processor.get_piece_size()
+    elif hasattr(tokenizer.tokenizer, "n_words"):
+        words = tokenizer.tokenizer.n_words
     else:
         words = max(tokenizer.tokenizer.get_vocab(with_added_tokens=True).values()) + 1
     config = transformers.LlamaConfig(vocab_size=words, hidden_size=32, intermediate_size=32, num_hidden_layers=1,
@@ -92,12 +213,14 @@ def directory_of(tokenizer, folder):
     return folder
 
 
-def texts_of(tokenizer, name):
+def texts_of(name):
     draw = random.Random(name)
     lines = [line for text in tokenizer_sweep.source_code() for line in text.splitlines() if line]
     texts = [*draw.sample(lines, 3000), *tokenizer_sweep.mixed_text(draw, 2000), *PROMPTS]
     texts += [text for _, text in zip(range(1000), tokenizer_sweep.emoji(draw))]
-    return texts + list(tokenizer_sweep.random_strings(draw, TEXTS - len(texts)))
+    texts += tokenizer_sweep.random_strings(draw, TEXTS - len(texts))
+    # Letters that a tokenizer composes llama.cpp does not, as the program says.
+    return [unicodedata.normalize("NFC", text) for text in texts]
 
 
 def compare_words(program, name, work):
@@ -105,26 +228,32 @@ def compare_words(program, name, work):
     tokenizer = tokenizer_sweep.TOKENIZERS[name](work)
     (work / "model").mkdir()
     try:
-        file = convert(program, directory_of(tokenizer, work / "model"), work / "out")
-    except (RuntimeError, AttributeError) as error:
-        return None, str(error)
+        file, _ = convert(program, directory_of(tokenizer, work / "model"), work / "out")
+    except Refused as error:
+        return None, str(error).rsplit(": ", 1)[-1]
     model = llama_library.Model(file, words_alone=True)
-    texts = texts_of(tokenizer, name)
+    texts = texts_of(name)
     words = [program, "tokenize", "--tokenizer", str(tokenizer.path), "--jsonl"]
     here = [row["ids"] for row in tokenizer_sweep.by_program(words, "text", texts)]
-    different = [text for text, ids in zip(texts, here, strict=True) if model.ids(text) != ids]
-    return not different, f"{len(texts)} texts, {len(different)} with other ids: {[*map(ascii, different[:3])]}"
+    special = pathlib.Path(tokenizer.path).is_dir()  # tokenizer.json finds control tokens in texts
+    different = [text for text, ids in zip(texts, here, strict=True) if model.ids(text, special) != ids]
+    return not different, f"{len(texts)} texts, {len(different)} with other ids {[*map(ascii, different[:3])]}"
 
 
 WIDE = {"hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 8, "num_attention_heads": 8,
         "num_key_value_heads": 2}
+TYPED = ("llama", "llama_tied", "mixtral", "qwen2", "qwen3", "qwen3_moe", "gemma2", "gemma3", "phi3", "olmo2", "gpt2",
+         "neox", "deepseek3", "glm4_moe", "gpt_oss", "mamba", "mamba2", "jamba")
 
 
 def compare_types(program, name, work):
     """The types that llama.cpp gives a family's tensors, and the errors of their blocks."""
     make_model(name, {**SIZES, **WIDE}).save_pretrained(work / "model")
-    plain = convert(program, work / "model", work / "plain", "fp32", "--no-tokenizer")
-    ours = read(convert(program, work / "model", work / "ours", "q4_k_m", "--no-tokenizer"))[1]
+    try:
+        ours = read(convert(program, work / "model", work / "ours", "q4_k_m", "--no-tokenizer")[0])[1]
+    except Refused as error:
+        return None, str(error)
+    plain, _ = convert(program, work / "model", work / "plain", "fp32", "--no-tokenizer")
     llama_library.quantise(plain, work / "theirs.gguf", "Q4_K_M")
     theirs, values = read(work / "theirs.gguf")[1], read(plain)[1]
     wrong, worst = [], 0.0
@@ -139,14 +268,14 @@ def compare_types(program, name, work):
             if ratio > ALLOWED:
                 wrong.append(f"{tensor}: {kind} errs {ratio:.3f} times as much")
     kinds = sorted({kind for kind, _, _ in ours.values()})
-    return not wrong, f"{', '.join(kinds)}: errors of at most {worst:.4f} of llama.cpp's {wrong[:4]}"
+    return not wrong, f"{', '.join(kinds)}: errors of at most {worst:.4f} of llama.cpp's {wrong[:4] or ''}"
 
 
 def compare_smollm2(program, work):
     directory = llama_sources.WORK / "smollm2/model"
     if not (directory / "config.json").exists():
         subprocess.run([ROOT / "scripts/smollm2.sh", directory], check=True)
-    model = llama_library.Model(convert(program, directory, work / "out"), threads=2)
+    model = llama_library.Model(convert(program, directory, work / "out")[0], threads=2)
     theirs = transformers.AutoModelForCausalLM.from_pretrained(directory, dtype=torch.float32).eval()
     tokenizer = transformers.AutoTokenizer.from_pretrained(directory)
     far, ties, good = 0.0, 0, True
@@ -169,45 +298,52 @@ def compare(program, name):
     kind, _, of = name.partition(":")
     with tempfile.TemporaryDirectory() as work:
         work = pathlib.Path(work)
-        if kind == "ids":
-            return compare_words(program, of, work)
-        if kind == "types":
-            return compare_types(program, of, work)
+        if kind in ("configs", "ids", "types"):
+            return {"configs": compare_configs, "ids": compare_words, "types": compare_types}[kind](program, of, work)
         return compare_smollm2(program, work) if kind == "smollm2" else compare_model(program, kind, work)
 
 
-TYPED = ("llama", "llama_tied", "mixtral", "qwen2", "qwen3", "qwen3_moe", "gemma2", "gemma3", "phi3", "olmo2", "gpt2",
-         "neox", "deepseek3", "glm4_moe", "gpt_oss", "mamba", "mamba2", "jamba")
+def answer(pipe, work, *arguments):
+    try:
+        pipe.send(work(*arguments))
+    except Exception as error:  # what either program refuses differs, too
+        pipe.send((False, f"{type(error).__name__}: {str(error).splitlines()[-1]}"))
+
+
+def answer_of(work, *arguments):
+    """work(*arguments) in a process of its own."""
+    ours, theirs = multiprocessing.Pipe(duplex=False)
+    process = multiprocessing.get_context("fork").Process(target=answer, args=(theirs, work, *arguments))
+    process.start()
+    theirs.close()
+    try:
+        found = ours.recv()
+    except EOFError:
+        found = None
+    process.join()
+    return found or (False, f"llama.cpp has ended the process: {process.exitcode}")
 
 
 def names_of(given):
-    every = {"ids": [f"ids:{name}" for name in tokenizer_sweep.TOKENIZERS], "types": [f"types:{name}" for name in TYPED]}
-    return [name for one in given or [*CASES, *PARTS] for name in every.get(one, [one])]
+    families = [family for family in config_cases.FAMILIES if family not in ("gpt2",)]
+    every = {"configs": families, "ids": tokenizer_sweep.TOKENIZERS, "types": TYPED}
+    return [f"{one}:{name}" if one in every else name for one in given or [*CASES, *PARTS]
+            for name in every.get(one, [one])]
 
 
 def main():
     program = str(pathlib.Path(sys.argv[1]).resolve())
-    if sys.argv[2:3] == ["--one"]:
-        same, what = compare(program, sys.argv[3])
-        print(f"{what}")
-        return {True: 0, False: 1, None: SKIPPED}[same]
     if llama_library.library() is None:
         print(f"llama-cpp-python {llama_sources.VERSION} is not to be had, or cmake, ninja or g++: no libllama")
         return SKIPPED
-    codes = []
+    results = []
     for name in names_of(sys.argv[2:]):
-        done = subprocess.run([sys.executable, __file__, program, "--one", name], capture_output=True, text=True)
-        codes.append(done.returncode)
-        told = (done.stdout.strip() or done.stderr.strip()).splitlines() or [f"exit code {done.returncode}"]
-        if done.returncode not in (0, 1, SKIPPED):
-            told = [f"exit code {done.returncode}: {(done.stderr.strip().splitlines() or ['no words'])[-1]}"]
-        word = {0: "same", SKIPPED: "left out"}.get(done.returncode, "DIFFERENT")
-        print(*(f"    {line}" for line in told[:-1]), f"{name:<24} {word:<9} {told[-1]}", sep="\n" if told[:-1] else "",
-              flush=True)
-    different = sum(code not in (0, SKIPPED) for code in codes)
-    print(f"{len(codes) - codes.count(SKIPPED)} models, tokenizers and quantised files in llama.cpp: "
-          f"{different} different, {codes.count(SKIPPED)} tokenizers that it does not have")
-    return 1 if different else 0
+        same, what = answer_of(compare, program, name)
+        results.append(same)
+        print(f"{name:<24} {WORDS[same]:<9} {what}", flush=True)
+    print(f"{len(results) - results.count(None)} models, tokenizers and quantised files in llama.cpp: "
+          f"{results.count(False)} different, {results.count(None)} that it does not have")
+    return 1 if False in results else 0
 
 
 if __name__ == "__main__":

@@ -23,6 +23,13 @@ OPTIONS = ["CMAKE_BUILD_TYPE=Release", "CMAKE_CXX_FLAGS_RELEASE=-O2", "BUILD_SHA
            *(f"LLAMA_BUILD_{part}=OFF" for part in ("COMMON", "TESTS", "TOOLS", "EXAMPLES", "SERVER", "APP"))]
 F32 = 0
 NO_FLASH = 0
+SAID = []  # what llama.cpp has logged
+
+
+def last_words():
+    """The first line that tells of a failure."""
+    told = [line for line in SAID if "error" in line.lower() or "fail" in line.lower()]
+    return (told or SAID or ["no words"])[0]
 
 
 def build(folder):
@@ -54,6 +61,8 @@ def library():
     package.__path__ = [str(folder.parent.parent / "llama_cpp")]
     sys.modules["llama_cpp"] = package
     api = importlib.import_module("llama_cpp.llama_cpp")
+    api.listener = api.llama_log_callback(lambda _level, text, _data: SAID.append(text.decode(errors="replace").strip()))
+    api.llama_log_set(api.listener, None)
     api.llama_backend_init()
     return api
 
@@ -66,24 +75,14 @@ class Model:
 
     def __init__(self, path, words_alone=False, context=512, threads=1):
         self.api = library()
-        self.said = []
-        self.listener = self.api.llama_log_callback(self.listen)
-        self.api.llama_log_set(self.listener, None)
         settings = self.api.llama_model_default_params()
         settings.vocab_only = words_alone
         settings.use_extra_bufts = False  # weights in other places would be other sums
         self.model = self.api.llama_model_load_from_file(str(path).encode(), settings)
         if not self.model:
-            raise OSError(self.last_words())
+            raise OSError(last_words())
         self.vocab = self.api.llama_model_get_vocab(self.model)
         self.context = None if words_alone else self.begin(context, threads)
-
-    def listen(self, _level, text, _data):
-        self.said.append(text.decode(errors="replace").strip())
-
-    def last_words(self):
-        told = [line for line in self.said if "error" in line.lower() or "fail" in line.lower()]
-        return (told or self.said or ["no words"])[0]
 
     def begin(self, length, threads):
         settings = self.api.llama_context_default_params()
@@ -93,7 +92,7 @@ class Model:
         settings.flash_attn_type = NO_FLASH
         context = self.api.llama_init_from_model(self.model, settings)
         if not context:
-            raise OSError(self.last_words())
+            raise OSError(last_words())
         return context
 
     def words(self):
@@ -121,7 +120,7 @@ class Model:
         code = self.api.llama_decode(self.context, batch)
         self.api.llama_batch_free(batch)
         if code:
-            raise OSError(f"llama_decode: {code}: {self.last_words()}")
+            raise OSError(f"llama_decode: {code}: {last_words()}")
         values = self.api.llama_get_logits(self.context)
         shape = (len(ids), self.words())
         return numpy.ctypeslib.as_array(ctypes.cast(values, ctypes.POINTER(ctypes.c_float)), shape).copy()
@@ -146,4 +145,4 @@ def quantise(source, target, name):
     settings.ftype = getattr(api, f"LLAMA_FTYPE_MOSTLY_{name}")
     code = api.llama_model_quantize(str(source).encode(), str(target).encode(), ctypes.byref(settings))
     if code:
-        raise OSError(f"llama_model_quantize: {code}")
+        raise OSError(f"llama_model_quantize: {code}: {last_words()}")
