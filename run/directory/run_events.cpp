@@ -18,6 +18,9 @@ std::string event_line(const RunEvent& event) {
   if (event.step) {
     json["step"] = *event.step;
   }
+  if (event.index) {
+    json["index"] = *event.index;
+  }
   if (event.prompt) {
     json["prompt"] = *event.prompt;
   }

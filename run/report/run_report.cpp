@@ -333,7 +333,11 @@ void RunReport::samples(const TextsSampled& event) {
     const std::string text = options_.samples->text(i, left.first(length));
     left = left.subspan(length);
     const std::string& prompt = options_.samples->shown()[i];
-    note_sample({.kind = kSampledEvent, .prompt = prompt, .text = text, .step = event.step});
+    note_sample({.kind = kSampledEvent,
+                 .index = static_cast<std::int64_t>(i),
+                 .prompt = prompt,
+                 .text = text,
+                 .step = event.step});
     print_line(fmt::format("sample at step {}: {} {}", event.step, quoted(prompt), quoted(text)));
     if (options_.tensorboard) {
       options_.files->tensorboard->text(fmt::format("samples/{}", i), event.step,

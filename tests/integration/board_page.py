@@ -37,7 +37,7 @@ name = "watched"
 steps = 1000000
 sample_interval_steps = 50
 sample_tokens = 8
-sample_prompts = ["the river ", "a <b>quiet</b>\\nchild"]
+sample_prompts = ["the river ", "a <b>quiet</b>\\nchild", "the river "]
 [model]
 arch = "enoki"
 layers = 3
@@ -182,7 +182,7 @@ def watch_the_run(page, run, url, pictures):
 
 def look_at_the_samples(page, run):
     """Texts of a step, as they are in the events, markup and all; the slider goes back to the first."""
-    page.until(lambda: len(sampled(run)) >= 4, "two steps with samples")
+    page.until(lambda: len(sampled(run)) >= 6, "two steps with samples")
     page.until(lambda: page.text("samples-at").endswith(", the newest"), "samples")
     page.script("byId('samples-step').value = 0; byId('samples-step').dispatchEvent(new Event('input'));")
     page.until(lambda: page.text("samples-at") == "step 0", "the first samples")

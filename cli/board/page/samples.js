@@ -4,7 +4,7 @@
 /// Shows the newest step's texts until the slider chooses another.
 class Samples {
   constructor() {
-    this.steps = [];  // Of events with a text: [step, texts by prompt], ascending.
+    this.steps = [];  // Of events with a text: [step, prompts with texts by their index], ascending.
     this.chosen = null;
     byId("samples-step").addEventListener("input", () => {
       const at = Number(byId("samples-step").value);
@@ -19,7 +19,8 @@ class Samples {
     for (const event of events) {
       if (event.event !== "sampled") continue;
       if (!steps.has(event.step)) steps.set(event.step, new Map());
-      steps.get(event.step).set(event.prompt, event.text);
+      // A prompt and a chat may be the same; events of older runs have no index.
+      steps.get(event.step).set(event.index ?? event.prompt, [event.prompt, event.text]);
     }
     this.steps = [...steps].sort(([one], [other]) => one - other);
     this.draw();
@@ -36,10 +37,10 @@ class Samples {
     slider.value = at;
     slider.setAttribute("aria-valuetext", `step ${step}`);
     setText("samples-at", `step ${step}${at === this.steps.length - 1 ? ", the newest" : ""}`);
-    const shown = JSON.stringify([step, ...texts]);
+    const shown = JSON.stringify([step, ...texts.values()]);
     if (shown === this.shown) return;
     this.shown = shown;
-    byId("samples").replaceChildren(...[...texts].flatMap(([prompt, text]) =>
+    byId("samples").replaceChildren(...[...texts.values()].flatMap(([prompt, text]) =>
       [element("dt", prompt || "(the beginning of a text)"), element("dd", text)]));
   }
 }

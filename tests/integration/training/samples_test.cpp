@@ -85,6 +85,7 @@ TEST_CASE("samples: before the first step, at the interval and after the last, i
   REQUIRE(samples.size() == 2 * 6);
   for (std::size_t i = 0; i < samples.size(); ++i) {
     CHECK(samples[i].starts_with(fmt::format("{} ", i / 2 * 4)));
+    CHECK(events_of(site.run(), "sampled").at(i).at("index") == i % 2);
   }
   std::vector<std::int64_t> steps;
   for (const nlohmann::json& line : metrics_of(site.run())) {
