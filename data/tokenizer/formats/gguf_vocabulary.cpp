@@ -9,13 +9,17 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "data/tokenizer/formats/file_names.hpp"
 #include "data/tokenizer/formats/gguf_tokenizer.hpp"
 #include "data/tokenizer/formats/json_members.hpp"
 #include "data/tokenizer/formats/sentencepiece/sentencepiece_model.hpp"
+#include "data/tokenizer/models/bpe.hpp"
+#include "data/tokenizer/text/byte_level.hpp"
 #include "data/tokenizer/text/known_patterns.hpp"
 #include "storage/files/atomic_file.hpp"
 
@@ -159,9 +163,62 @@ std::string pattern_of(const json& section) {
              : "";
 }
 
-/// llama.cpp's name of the way text is split before merges; nullptr: it has none.
-const char* splitting_name(const json& tokenizer) {
-  const bool whole_words = json_flag(json_member(tokenizer, "model"), "ignore_merges", false);
+/// Halves of a merge: "a b", or a list of two. Empty ones: it is neither.
+Bpe::MergeTexts halves_of(const json& merge) {
+  if (merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string()) {
+    return {merge[0].get_ref<const std::string&>(), merge[1].get_ref<const std::string&>()};
+  }
+  if (!merge.is_string()) {
+    return {};
+  }
+  const std::string_view text = merge.get_ref<const std::string&>();
+  const std::size_t space = text.find(' ');
+  return space == text.npos ? Bpe::MergeTexts{}
+                            : Bpe::MergeTexts{text.substr(0, space), text.substr(space + 1)};
+}
+
+/// True if merges make every token of its own bytes, but those that are cut out of a text before:
+/// then a word that is a token is the same one whether it is taken whole or merged.
+bool merges_make_all(const json& tokenizer) {
+  const json& model = json_member(tokenizer, "model");
+  std::set<std::size_t> added;
+  for (const json& token : json_member(tokenizer, "added_tokens")) {
+    added.insert(json_count(token, "id").value_or(0));
+  }
+  Vocabulary vocabulary;
+  const json& vocab = json_member(model, "vocab");
+  for (auto entry = vocab.begin(); vocab.is_object() && entry != vocab.end(); ++entry) {
+    if (entry->is_number_unsigned()) {
+      vocabulary.add(entry.key(), entry->get<std::uint32_t>());
+    }
+  }
+  std::vector<Bpe::MergeTexts> merges;
+  for (const json& merge : json_member(model, "merges")) {
+    merges.push_back(halves_of(merge));
+  }
+  BpeOptions options;
+  options.byte_level = true;
+  const auto bpe = Bpe::from_merges(std::move(vocabulary), merges, std::move(options));
+  Bpe::Scratch scratch;
+  std::vector<std::uint32_t> ids;
+  for (std::uint32_t id = 0; bpe.ok() && id < bpe->vocabulary().id_limit(); ++id) {
+    const auto bytes =
+        added.contains(id) ? std::nullopt : from_byte_level(bpe->vocabulary().text(id));
+    if (!bpe->vocabulary().has(id) || !bytes) {
+      continue;
+    }
+    ids.clear();
+    bpe->encode(*bytes, ids, scratch);
+    if (ids.size() != 1 || ids.front() != id) {
+      return false;
+    }
+  }
+  return bpe.ok();
+}
+
+/// llama.cpp's name of the way text is split before merges, of a tokenizer that takes words of its
+/// vocabulary whole or does not; nullptr: it has none.
+const char* splitting_name(const json& tokenizer, bool whole_words) {
   std::vector<json> sections;
   const Status all = for_each_in_sequence(json_member(tokenizer, "pre_tokenizer"), "pretokenizers",
                                           [&sections](const json& section) -> Status {
@@ -382,7 +439,12 @@ void note_differences(const json& tokenizer, GgufVocabulary& made) {
 /// Tokens and merges of a byte-level tokenizer.json.
 Result<GgufVocabulary> byte_level(const Sources& sources, Tokens& tokens) {
   const json& model = json_member(sources.tokenizer, "model");
-  const char* const splitting = splitting_name(sources.tokenizer);
+  const bool whole_words = json_flag(model, "ignore_merges", false);
+  const char* splitting = splitting_name(sources.tokenizer, whole_words);
+  if (splitting == nullptr && splitting_name(sources.tokenizer, !whole_words) != nullptr &&
+      merges_make_all(sources.tokenizer)) {
+    splitting = splitting_name(sources.tokenizer, !whole_words);
+  }
   if (json_text(model, "type").value_or("BPE") != "BPE" ||
       json_flag(model, "byte_fallback", false) || splitting == nullptr) {
     return user_error(fmt::format(

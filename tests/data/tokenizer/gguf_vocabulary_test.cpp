@@ -191,6 +191,26 @@ TEST_CASE("gguf vocabulary: ways of splitting have llama.cpp's names, or are ref
   }
 }
 
+TEST_CASE("gguf vocabulary: words taken whole are merged where merges make every token",
+          "[data][gguf_vocabulary]") {
+  json file = fixture_named("gpt2").at("file");
+  file["model"]["ignore_merges"] = true;
+  const GgufVocabulary made = vocabulary_of(json_files(file), kRows);
+  CHECK(splitting_of(made) == "gpt-2");
+  const TempDirectory directory;
+  const Tokenizer found = read_again(directory, made);
+  const Tokenizer wanted = test::tokenizer_of(file);
+  for (const auto& one : fixture_named("gpt2").at("cases")) {
+    const auto text = one[0].get<std::string>();
+    INFO(text);
+    CHECK(test::encoded(found, text) == test::encoded(wanted, text));
+  }
+  // A token that no merge makes is a word of its own where words are taken whole.
+  json& vocab = file["model"]["vocab"];
+  vocab["qzqzq"] = vocab.size() + 200;
+  CHECK(error_of(json_files(file), kRows + 1000).find("splits text") != std::string::npos);
+}
+
 TEST_CASE("gguf vocabulary: texts that llama.cpp reads otherwise are noted",
           "[data][gguf_vocabulary]") {
   const auto notes_of = [](std::string_view name) {

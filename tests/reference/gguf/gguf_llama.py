@@ -193,12 +193,7 @@ def directory_of(tokenizer, folder):
     """A directory of a tiny Llama that has the tokenizer."""
     path = pathlib.Path(tokenizer.path)
     if path.is_dir():
-        text = json.loads((path / "tokenizer.json").read_text())
-        # What is made of tiktoken's ranks takes whole words without merges, which make the same of them.
-        if text["model"].get("ignore_merges") and "<|begin_of_text|>" not in text["model"]["vocab"]:
-            text["model"]["ignore_merges"] = "<|begin_of_text|>" in str(text["added_tokens"]) and "<|eot_id|>" in str(
-                text["added_tokens"])
-        (folder / "tokenizer.json").write_text(json.dumps(text))
+        shutil.copy(path / "tokenizer.json", folder)
     else:
         shutil.copy(path, folder / ("tekken.json" if path.suffix == ".json" else "tokenizer.model"))
     if hasattr(tokenizer, "processor"):
