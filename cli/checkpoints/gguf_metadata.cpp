@@ -42,6 +42,7 @@ class Maker {
 
   [[nodiscard]] const engine::ModelSpec& model() const { return *model_; }
   [[nodiscard]] const Json& config() const { return *config_; }
+  [[nodiscard]] std::string_view architecture() const { return architecture_; }
 
   void text(std::string key, std::string value) {
     made_.fields.push_back({std::move(key), std::move(value)});
@@ -158,6 +159,7 @@ void add_rope(Maker& maker) {
                   "rope_parameters.truncate false");
     add_yarn(maker, settings, static_cast<double>(rope.factor));
   } else if (kind == "llama3") {
+    maker.require(maker.architecture() == "llama", "rope type llama3");
     maker.constant(checkpoint::kGgufRopeTensors[0],
                    checkpoint::llama3_divisors(
                        {.context = real_of(settings, "original_max_position_embeddings", 8192.0),
@@ -166,6 +168,15 @@ void add_rope(Maker& maker) {
                        real_of(settings, "factor", 1.0), rope.theta,
                        static_cast<std::size_t>(rope.rotary_dim / 2)));
   } else if (kind == "longrope") {
+    const bool llama = maker.architecture() == "llama";
+    maker.require(llama || maker.architecture() == "phi3", "rope type longrope");
+    if (llama) {  // For Phi-3 llama.cpp takes the factors without these.
+      maker.own("rope.scaling.type", "longrope");
+      maker.count("rope.scaling.original_context_length",
+                  count_of(settings, "original_max_position_embeddings",
+                           count_of(maker.config(), "original_max_position_embeddings",
+                                    model.max_positions)));
+    }
     maker.constant(checkpoint::kGgufRopeTensors[1], divisors_of(settings, "short_factor"));
     maker.constant(checkpoint::kGgufRopeTensors[2], divisors_of(settings, "long_factor"));
     maker.real("rope.scaling.attn_factor", static_cast<double>(rope.factor));
@@ -195,6 +206,26 @@ auto but_every(std::size_t period) {
   return [period](std::size_t layer) { return (layer + 1) % period != 0; };
 }
 
+/// Refuses an activation that llama.cpp does not have for the family.
+void check_activation(Maker& maker) {
+  using kernels::ActivationKind;
+  const std::string_view family = maker.architecture();
+  const auto fits = [family](ActivationKind kind) {
+    // GPT-NeoX's is computed by hyperbolic tangents there, from a table that errs more.
+    return family == "gptneox" ? kind == ActivationKind::gelu || kind == ActivationKind::gelu_tanh
+           : family == "gpt2" || family.starts_with("gemma") ? kind == ActivationKind::gelu_tanh
+           : family == "gpt-oss" ? kind == ActivationKind::clamped_swiglu
+                                 : kind == ActivationKind::silu;
+  };
+  for (const engine::LayerSpec& layer : maker.model().layers) {
+    const auto* mlp = engine::find_block<MlpSpec>(layer);
+    const auto* experts = engine::find_block<ExpertsSpec>(layer);
+    maker.require((mlp == nullptr || fits(mlp->activation)) &&
+                      (experts == nullptr || fits(experts->activation)),
+                  "this activation of its MLPs");
+  }
+}
+
 /// Sizes of layers, and the norms' constant.
 void add_sizes(Maker& maker, std::int64_t heads) {
   const engine::ModelSpec& model = maker.model();
@@ -216,6 +247,7 @@ void add_sizes(Maker& maker, std::int64_t heads) {
   maker.require(model.embedding_scale == 1.0F || model.architecture.starts_with("gemma"),
                 "a scale of the embedding");
   maker.require(model.residual_scale == 1.0F, "a scale of residual branches");
+  check_activation(maker);
 }
 
 /// Sizes of families that follow Llama.

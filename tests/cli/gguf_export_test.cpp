@@ -416,6 +416,15 @@ TEST_CASE("gguf export: models that llama.cpp computes otherwise are refused by 
     refused(error_with(name, {{"attention_bias", true}}), "a bias of attention's output");
   }
   refused(error_with("neox", {{"attention_bias", false}}), "attention without biases");
+  for (const auto& [name, key] :
+       {std::pair("llama", "hidden_act"), std::pair("qwen3_moe", "hidden_act"),
+        std::pair("gemma2", "hidden_activation"), std::pair("neox", "hidden_act"),
+        std::pair("gpt2", "activation_function")}) {
+    INFO(name);
+    refused(error_with(name, {{key, "relu"}}), "activation");
+  }
+  CHECK(error_with("neox", {{"hidden_act", "gelu_new"}}) == "written");
+  refused(error_with("gpt2", {{"activation_function", "gelu"}}), "activation");
   Json yarn = config_of("qwen2_yarn");
   yarn[yarn.contains("rope_scaling") ? "rope_scaling" : "rope_parameters"]["truncate"] = false;
   refused(metadata_error(yarn.dump()), "truncate");

@@ -115,10 +115,14 @@ def logits_there(directory, ids):
         return None
     for module in model.eval().modules():
         for name, child in module.named_children():
+            # That of GPT-NeoX is exact, and llama.cpp's a table of the other, too.
             if "GELU" in type(child).__name__:
                 setattr(module, name, TableGelu())
     with torch.no_grad():
-        return model(input_ids=torch.tensor([ids])).logits[0].numpy()
+        try:
+            return model(input_ids=torch.tensor([ids])).logits[0].numpy()
+        except TypeError:  # a config.json that it reads, and cannot compute
+            return None
 
 
 def apart(ours, theirs):
