@@ -85,10 +85,10 @@ def convert(program, directory, out, dtype="fp32", *more):
     done = subprocess.run([program, "convert", directory, "--format", "gguf", "--dtype", dtype, "--out", out, *more],
                           capture_output=True, text=True)
     if done.returncode:
-        lines = done.stderr.strip().splitlines()
+        lines = [line for line in done.stderr.strip().splitlines() if not line.startswith("warning ")]
         if done.returncode == 2 and len(lines) == 1:
             raise Refused(lines[0])
-        raise RuntimeError(f"exit code {done.returncode}: {lines[-1:]}")
+        raise RuntimeError(f"exit code {done.returncode}: {lines}")
     window = re.search(r"texts of more than (\d+) tokens", done.stderr)
     return next(out.glob("*.gguf")), min(TOKENS, int(window[1])) if window else TOKENS
 
