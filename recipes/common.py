@@ -1,6 +1,7 @@
 """What the recipes' scripts share: numbers that are the same in every version of Python, the text
 that comes with the program, and the call of the program."""
 
+import bz2
 import json
 import pathlib
 import subprocess
@@ -45,9 +46,13 @@ def write_lines(name, items):
 def write_king_james(name):
     """The King James Version, a document a chapter, with two empty lines between them: the file of the
     package, or in a source tree what scripts/quickstart_text.sh makes."""
-    packed = HERE.parent / "quickstart.txt"
+    packed = HERE.parent / "quickstart.txt.bz2"
     if packed.is_file():
-        pathlib.Path(name).write_bytes(packed.read_bytes())
+        pathlib.Path(name).write_bytes(bz2.decompress(packed.read_bytes()))
+        return
+    installed = HERE.parent / "quickstart.txt"
+    if installed.is_file():
+        pathlib.Path(name).write_bytes(installed.read_bytes())
         return
     script = HERE.parent / "scripts/quickstart_text.sh"
     if not script.is_file():

@@ -1,5 +1,7 @@
 #include <algorithm>
 #include <filesystem>
+#include <span>
+#include <string>
 #include <system_error>
 
 #include "base/exit_codes.hpp"
@@ -11,8 +13,8 @@
 #include "data/prepare/prepare.hpp"
 #include "run/plan/run_plan.hpp"
 #include "storage/files/atomic_file.hpp"
-#include "storage/files/copy_file.hpp"
 #include "storage/files/input_file.hpp"
+#include "storage/inputs/byte_source.hpp"
 
 namespace train::cli {
 namespace {
@@ -25,23 +27,37 @@ constexpr const char* kText = "data/quickstart.txt";
 constexpr const char* kTokens = "data/quickstart";
 constexpr const char* kRun = "runs/quickstart";
 constexpr std::uint64_t kLargestRunFile = 1 << 20;  // bytes
+constexpr std::size_t kTextPiece = 1 << 20;         // bytes
 
 bool is_file(const fs::path& path) {
   std::error_code absent;
   return fs::is_regular_file(path, absent);
 }
 
-/// The text that a package, or an installed program, has beside its program.
+/// The text that a package has beside its program, compressed, or an installed program as it is.
 Result<fs::path> packed_text() {
-  fs::path text =
-      fs::path(own_program()).parent_path().parent_path() / "share/actortrain/quickstart.txt";
-  if (!is_file(text)) {
-    return user_error(fmt::format(
-        "{}: no such file, the text of the quickstart, which comes with a package; name a text of "
-        "a megabyte or more by --text FILE",
-        text.string()));
+  const fs::path folder = fs::path(own_program()).parent_path().parent_path() / "share/actortrain";
+  for (const char* const name : {"quickstart.txt.bz2", "quickstart.txt"}) {
+    if (is_file(folder / name)) {
+      return folder / name;
+    }
   }
-  return text;
+  return user_error(fmt::format(
+      "{}: no such file, the text of the quickstart, which comes with a package; name a text of "
+      "a megabyte or more by --text FILE",
+      (folder / "quickstart.txt.bz2").string()));
+}
+
+/// Writes the content of `packed`, decompressed, to the file `text`.
+Status unpack_text(const fs::path& packed, const fs::path& text) {
+  const auto source = TRAIN_TRY(storage::open_byte_source(packed));
+  std::string content;
+  for (std::size_t size = 0, count = 1; count != 0; size += count) {
+    content.resize(size + kTextPiece);
+    count = TRAIN_TRY(source->read(std::span(content).subspan(size)));
+    content.resize(size + count);
+  }
+  return storage::write_file_atomically(text, content);
 }
 
 /// True: the directory has all that is written before the run, by an earlier call. Its owner may
@@ -100,7 +116,7 @@ Status prepare(const fs::path& directory, const QuickstartOptions& options) {
   TRAIN_RETURN_IF_ERROR(
       storage::write_file_atomically(directory / kRunFile, std::string(quickstart_file())));
   if (options.text.empty()) {
-    TRAIN_RETURN_IF_ERROR(storage::copy_file(source, directory / kText));
+    TRAIN_RETURN_IF_ERROR(unpack_text(source, directory / kText));
   }
   const auto report =
       data::prepare_dataset({.inputs = {options.text.empty() ? directory / kText : source},
