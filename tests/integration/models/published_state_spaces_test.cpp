@@ -201,7 +201,8 @@ TEST_CASE("published state spaces: what llama.cpp has no place for is refused by
                   {"export", "runs/alone", "--format", "gguf", "--dtype", dtype, "--out", "gguf"},
                   parts);
   }
-  site.train(joined(kShort, {"run.name=adapted", "lora.rank=2", "lora.targets=[\"out_proj\"]"}));
+  site.train(
+      joined(kFamilyKeys, {"run.name=adapted", "lora.rank=2", "lora.targets=[\"out_proj\"]"}));
   check_mistake(site, {"export", "runs/adapted", "--format", "gguf-lora", "--out", "gguf"},
                 {"architecture hymba are not written as GGUF", "--format peft"});
   CHECK_FALSE(fs::exists(site / "gguf"));
