@@ -43,7 +43,11 @@ Result<data::ChatTemplate> find_template(const configs::RunConfig& config, const
 
 Result<data::Conversation> read_chat(const std::string& text) {
   if (text.starts_with('[')) {
-    return data::parse_conversation(text);
+    auto parsed = TRAIN_TRY(data::parse_conversation(text));
+    if (parsed.messages.empty()) {
+      return user_error("a conversation without messages; leave it out");
+    }
+    return parsed;
   }
   data::Conversation conversation;
   conversation.messages.emplace_back("user", text);

@@ -228,6 +228,11 @@ TEST_CASE("samples: what cannot be sampled is one line and exit code 2, before a
           {"run.sample_interval_steps is 5, but run.sample_tokens is 0"});
   refused({"run.sample_interval_steps=5", "run.sample_tokens=4", "run.sample_chats=[\"hello\"]"},
           {"run.sample_chats", "chat template"});
+  const ChatSite chats;
+  check_mistake(chats,
+                RunSite::run_words({"objective.name=sft", "run.sample_interval_steps=5",
+                                    "run.sample_tokens=4", "run.sample_chats=['[]']"}),
+                {"run.sample_chats[0]", "without messages"});
   refused({"run.sample_interval_steps=5", "run.sample_tokens=4", "run.sample_prompts=[\"\"]"},
           {"run.sample_prompts", "empty text"});
   write_tokens(site, std::string(4000, '\0'));
