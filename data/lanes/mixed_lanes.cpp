@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <numeric>
 #include <span>
+#include <system_error>
 #include <utility>
 
 #include "configs/fields/source_table.hpp"
@@ -244,6 +246,22 @@ std::size_t table_of(const configs::RunConfig& config, const std::string& direct
   return static_cast<std::size_t>(found - config.data.sources.begin());
 }
 
+/// Refuses a directory that another source names by another path: its rows would count twice.
+Status check_apart(const configs::RunConfig& config, const std::vector<std::string>& directories) {
+  for (std::size_t i = 0; i < directories.size(); ++i) {
+    for (std::size_t before = 0; before < i; ++before) {
+      std::error_code gone;  // What is not there is told where it is opened.
+      if (std::filesystem::equivalent(directories[before], directories[i], gone)) {
+        return user_error(fmt::format(
+            "{}: {} is the directory {} of another source; name it alike, and within a stage once",
+            configs::source_key(table_of(config, directories[i]), "dir"), directories[i],
+            directories[before]));
+      }
+    }
+  }
+  return {};
+}
+
 /// Refuses a run that reads a source more often than its max_epochs allow.
 Status check_epochs(const configs::RunConfig& config, const configs::SourcePlan& plan,
                     const MixtureOrder& order) {
@@ -274,6 +292,7 @@ Status check_epochs(const configs::RunConfig& config, const configs::SourcePlan&
 Result<std::shared_ptr<const LaneSource>> open_sources(const configs::RunConfig& config,
                                                        std::int64_t vocab_size) {
   const configs::SourcePlan plan = configs::plan_sources(config.data.sources);
+  TRAIN_RETURN_IF_ERROR(check_apart(config, plan.directories));
   std::vector<std::shared_ptr<const DirectoryLanes>> sources;
   std::vector<std::uint64_t> rows;
   std::optional<SourceForm> first;

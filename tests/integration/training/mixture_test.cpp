@@ -189,5 +189,10 @@ TEST_CASE("mixture: mistakes are told in one line before anything starts",
   check({"data.sources[1].max_epochs=0.01"},
         {"data.sources[1].max_epochs", "training rows", "epochs of them end in step"});
   check({"data.sources[1].dir=nowhere"}, {"--set data.sources[1].dir=nowhere", "nowhere"});
+  check({"data.sources[1].dir=./plain"},
+        {"data.sources[1].dir", "./plain is the directory plain of another source"});
+  fs::create_directory_symlink("plain", site / "again");
+  check({"data.sources[2].dir=again", "data.sources[2].from_step=10"},
+        {"data.sources[2].dir", "again is the directory plain"});
   check({"data.order=dstar"}, {"data.order"});
 }
