@@ -208,7 +208,11 @@ std::string mistake(const MergeOptions& options) {
   }
   const bool positive = std::ranges::all_of(
       options.weights, [](double weight) { return std::isfinite(weight) && weight > 0.0; });
-  return positive ? "" : "--weights must be positive numbers";
+  if (!positive) {
+    return "--weights must be positive numbers";
+  }
+  const double sum = std::accumulate(options.weights.begin(), options.weights.end(), 0.0);
+  return std::isfinite(sum) ? "" : "--weights are too large to be added up";
 }
 
 }  // namespace

@@ -73,5 +73,8 @@ TEST_CASE("merge: the last checkpoints of a run become their mean", "[integratio
                 {"--weights must be positive numbers"});
   check_mistake(site, {"merge", "runs/one", "--last", "2", "--weights", "1", "--out", "x"},
                 {"--weights has 1 numbers for 2 models"});
+  check_mistake(site,
+                {"merge", "runs/one", "--last", "2", "--weights", "1e308,1e308", "--out", "x"},
+                {"--weights are too large"});
   CHECK_FALSE(fs::exists(site / "x"));
 }
