@@ -17,31 +17,29 @@ constexpr std::int64_t kMergedElements = std::int64_t{1} << 20;
 
 Status MergedWeights::read_rows(const engine::Parameter& parameter, std::int64_t first_row,
                                 std::int64_t rows, std::span<float> out) const {
+  TRAIN_CHECK(!models_.empty());
   const std::int64_t step =
       whole_ ? rows : std::max<std::int64_t>(1, kMergedElements / parameter.cols());
+  const auto piece = static_cast<std::size_t>(std::min(step, rows) * parameter.cols());
+  // Pieces of one tensor share the memory, which would be the dearer part to ask for each time.
+  const auto values = std::make_unique_for_overwrite<float[]>(models_.size() * piece);
   for (std::int64_t done = 0; done < rows; done += step) {
     const std::int64_t count = std::min(step, rows - done);
-    TRAIN_RETURN_IF_ERROR(merge(parameter, first_row + done, count,
-                                out.subspan(static_cast<std::size_t>(done * parameter.cols()),
-                                            static_cast<std::size_t>(count * parameter.cols()))));
+    const auto size = static_cast<std::size_t>(count * parameter.cols());
+    const auto sums = out.subspan(static_cast<std::size_t>(done * parameter.cols()), size);
+    std::vector<WeightedValues> columns;
+    for (std::size_t m = 0; m < models_.size(); ++m) {
+      float* const column = values.get() + m * piece;
+      TRAIN_RETURN_IF_ERROR(
+          models_[m].weights->read_rows(parameter, first_row + done, count, {column, size}));
+      columns.push_back({column, models_[m].share});
+    }
+    ordered_sums(columns, sums);
+    if (!std::ranges::all_of(sums, [](float value) { return std::isfinite(value); })) {
+      return user_error(fmt::format("the merged {} is not finite", parameter.name));
+    }
   }
   return {};
-}
-
-Status MergedWeights::merge(const engine::Parameter& parameter, std::int64_t first_row,
-                            std::int64_t rows, std::span<float> out) const {
-  TRAIN_CHECK(!models_.empty());
-  std::vector<std::vector<float>> values(models_.size(), std::vector<float>(out.size()));
-  for (std::size_t m = 0; m < models_.size(); ++m) {
-    TRAIN_RETURN_IF_ERROR(models_[m].weights->read_rows(parameter, first_row, rows, values[m]));
-  }
-  std::vector<WeightedValues> columns;
-  for (std::size_t m = 0; m < models_.size(); ++m) {
-    columns.push_back({values[m].data(), models_[m].share});
-  }
-  ordered_sums(columns, out);
-  const bool finite = std::ranges::all_of(out, [](float value) { return std::isfinite(value); });
-  return finite ? Status() : user_error(fmt::format("the merged {} is not finite", parameter.name));
 }
 
 }  // namespace train::checkpoint

@@ -32,9 +32,6 @@ class MergedWeights final : public engine::WeightSource {
                    std::span<float> out) const override;
 
  private:
-  Status merge(const engine::Parameter& parameter, std::int64_t first_row, std::int64_t rows,
-               std::span<float> out) const;
-
   std::vector<MergedModel> models_;
   bool whole_;
 };
