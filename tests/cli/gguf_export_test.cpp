@@ -430,6 +430,37 @@ TEST_CASE("gguf export: models that llama.cpp computes otherwise are refused by 
   refused(metadata_error(yarn.dump()), "truncate");
 }
 
+TEST_CASE("gguf export: factors for long contexts are named for Llama's family, as llama.cpp asks",
+          "[cli][gguf_export]") {
+  const std::vector<double> factors(6, 2.0);
+  for (const auto& [name, named] : {std::pair("llama", true), std::pair("phi3_longrope", false)}) {
+    INFO(name);
+    Json config = config_of(name);
+    config["rope_scaling"] = {{"rope_type", "longrope"},
+                              {"short_factor", std::vector<double>(6, 1.0)},
+                              {"long_factor", factors},
+                              {"original_max_position_embeddings", 64}};
+    const auto spec = engine::spec_from_config(config.dump(), "config", 0);
+    INFO((spec.ok() ? "" : spec.error().message));
+    REQUIRE(spec.ok());
+    const auto made = gguf_metadata(*spec, nlohmann::ordered_json::parse(config.dump()));
+    REQUIRE(made.ok());
+    const auto has = [&made](const std::string& key) {
+      return std::ranges::any_of(made->fields,
+                                 [&key](const auto& field) { return field.key.ends_with(key); });
+    };
+    CHECK(has("rope.scaling.type") == named);
+    CHECK(has("rope.scaling.original_context_length"));
+    CHECK(made->constants.size() == 2);
+  }
+  Json other = config_of("qwen2");
+  other["rope_scaling"] = {{"rope_type", "longrope"},
+                           {"short_factor", {1.0, 2.0}},
+                           {"long_factor", {1.0, 4.0}},
+                           {"original_max_position_embeddings", 64}};
+  CHECK(metadata_error(other.dump()).find("rope type longrope") != std::string::npos);
+}
+
 TEST_CASE("gguf export: an architecture without a place in llama.cpp is refused by its name",
           "[cli][gguf_export]") {
   CHECK(gguf_architecture("gemma3_text") == "gemma3");

@@ -61,7 +61,7 @@ WORDS = {True: "same", False: "DIFFERENT", None: "left out"}
 # Changes of a config.json after which the program's note about llama.cpp no longer applies.
 NOTED = {"falcon_mamba": lambda config: {"mixer_rms_eps": config["layer_norm_epsilon"]},
          "gpt_oss": lambda config: {"rope_parameters": {**config["rope_parameters"], "truncate": True}}}
-# Shapes that change the weights, too: (changes, families that have no such key).
+# Shapes that change the weights, too, of families that have the keys.
 SHAPES = {
     "tied": {"tie_word_embeddings": True},
     "untied": {"tie_word_embeddings": False},
