@@ -6,6 +6,7 @@
 #include <array>
 #include <atomic>
 #include <charconv>
+#include <iterator>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -55,6 +56,21 @@ bool has_more_bits(std::int64_t layer, std::int64_t layers) {
   return layer < eighth || layer >= 7 * layers / 8 || (layer - eighth) % 3 == 2;
 }
 
+/// True of the values of attention, alone or beside queries and keys.
+bool has_values(std::string_view name) {
+  return has_part(name, ".attn_v.") || has_part(name, ".attn_qkv.");
+}
+
+/// Type of attention's values, which llama.cpp counts over the layers that have them.
+std::string_view type_of_values(std::int64_t layer, const GgufExport& settings) {
+  const auto& attending = settings.attending;
+  const auto place = std::lower_bound(attending.begin(), attending.end(), layer);
+  const bool more = attending.empty()
+                        ? has_more_bits(layer, settings.layers)
+                        : has_more_bits(place - attending.begin(), std::ssize(attending));
+  return more ? "Q6_K" : settings.large ? "Q5_K" : "Q4_K";
+}
+
 /// Type of a matrix in llama.cpp's mixture Q4_K_M.
 std::string_view mixed_type(std::string_view name, const GgufExport& settings) {
   constexpr std::int64_t many_experts = 8;  // Mixtral's, for which attention has more bits.
@@ -63,16 +79,13 @@ std::string_view mixed_type(std::string_view name, const GgufExport& settings) {
   if (name == "output.weight" || (settings.tied && name == "token_embd.weight")) {
     return "Q6_K";
   }
-  if (has_part(name, ".attn_v.")) {
-    return settings.experts == many_experts ? "Q8_0" : more ? "Q6_K" : "Q4_K";
+  if (has_values(name)) {
+    return settings.experts == many_experts ? "Q8_0" : type_of_values(layer, settings);
   }
   if (has_part(name, ".attn_k.") && settings.experts == many_experts) {
     return "Q8_0";
   }
   if (has_part(name, ".attn_output.") && settings.experts == many_experts) {
-    return "Q5_K";
-  }
-  if (has_part(name, ".attn_qkv.")) {
     return "Q5_K";
   }
   return has_part(name, ".ffn_down") && more ? "Q6_K" : "Q4_K";
@@ -223,6 +236,18 @@ const GgufType& gguf_type_of(const ExportTensor& tensor, const GgufExport& setti
   const GgufType* type = storage::find_writable_gguf_type(name);
   TRAIN_CHECK(type != nullptr, "type {}", name);
   return *type;
+}
+
+std::vector<std::int64_t> attending_layers(std::span<const ExportTensor> tensors) {
+  std::vector<std::int64_t> layers;
+  for (const ExportTensor& tensor : tensors) {
+    const auto layer = block_number(tensor.name);
+    if (layer && has_values(tensor.name) && tensor.shape.size() > 1) {
+      layers.push_back(*layer);
+    }
+  }
+  std::sort(layers.begin(), layers.end());
+  return layers;
 }
 
 std::shared_ptr<const ExportFormat> gguf_format(GgufExport settings) {

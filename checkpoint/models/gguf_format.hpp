@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -23,7 +24,12 @@ struct GgufExport {
   std::int64_t layers = 0;
   std::int64_t experts = 0;  ///< Experts of a layer: 0 without.
   bool tied = false;         ///< The embedding is the head, too.
+  /// Layers with attention's values, alone or fused, in their order; empty: all layers.
+  std::vector<std::int64_t> attending = {};
+  bool large = false;  ///< llama.cpp's 70B, whose values have more bits.
 };
+/// Layers for GgufExport::attending.
+[[nodiscard]] std::vector<std::int64_t> attending_layers(std::span<const ExportTensor> tensors);
 /// Type of a tensor: vectors, routers and positions are F32, q4_k_m mixes types as llama.cpp does.
 [[nodiscard]] const storage::GgufType& gguf_type_of(const ExportTensor& tensor,
                                                     const GgufExport& settings);

@@ -14,6 +14,7 @@
 #include "cli/checkpoints/export_words.hpp"
 #include "cli/checkpoints/gguf_metadata.hpp"
 #include "data/tokenizer/formats/gguf_vocabulary.hpp"
+#include "engine/model/blocks/attention_block.hpp"
 #include "engine/model/blocks/block.hpp"
 #include "engine/model/experts/experts_block.hpp"
 #include "run/model/model_files.hpp"
@@ -58,6 +59,18 @@ std::int64_t experts_of(const engine::ModelSpec& model) {
   return experts;
 }
 
+/// True of what llama.cpp takes for a model of 70B: by its layers, whatever their width.
+bool is_large(const engine::ModelSpec& model) {
+  constexpr std::size_t layers_of_70b = 80;
+  const std::string_view architecture = gguf_architecture(model.architecture);
+  if (model.layers.size() != layers_of_70b) {
+    return false;
+  }
+  const auto* attention = engine::find_block<engine::AttentionSpec>(model.layers.front());
+  return architecture == "qwen2" || (architecture == "llama" && attention != nullptr &&
+                                     attention->heads != attention->kv_heads);
+}
+
 std::string upper(std::string_view text) {
   std::string all(text);
   std::ranges::transform(all, all.begin(), [](unsigned char letter) {
@@ -84,7 +97,8 @@ Status make_gguf(checkpoint::ExportRequest& request, const engine::ModelSpec& mo
                                   .metadata = std::move(described.fields),
                                   .layers = static_cast<std::int64_t>(model.layers.size()),
                                   .experts = experts_of(model),
-                                  .tied = model.tie_embeddings};
+                                  .tied = model.tie_embeddings,
+                                  .large = is_large(model)};
   constexpr std::uint32_t quantization_version = 2;
   settings.metadata.push_back({"general.name", name});
   settings.metadata.push_back({"general.file_type", words->file_type});
@@ -93,6 +107,7 @@ Status make_gguf(checkpoint::ExportRequest& request, const engine::ModelSpec& mo
   std::vector<std::string> notes = std::move(described.notes);
   std::ranges::move(vocabulary.notes, std::back_inserter(notes));
   request.tensors = tensors_of(model, engine::Dialect::gguf);
+  settings.attending = checkpoint::attending_layers(request.tensors);
   for (GgufConstant& constant : described.constants) {
     checkpoint::ExportTensor tensor{.name = constant.name,
                                     .shape = {static_cast<std::int64_t>(constant.values.size())}};

@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -297,7 +299,8 @@ TEST_CASE("gguf export: q4_k_m gives the types that llama.cpp's mixture has",
                                    {"blk.21.attn_v.weight", "Q6_K"},
                                    {"blk.0.attn_q.weight", "Q4_K"},
                                    {"blk.0.attn_k.weight", "Q4_K"},
-                                   {"blk.0.attn_qkv.weight", "Q5_K"},
+                                   {"blk.0.attn_qkv.weight", "Q6_K"},
+                                   {"blk.3.attn_qkv.weight", "Q4_K"},
                                    {"blk.0.attn_output.weight", "Q4_K"},
                                    {"blk.23.ffn_down_exps.weight", "Q6_K"},
                                    {"blk.0.ffn_gate_inp.weight", "F32"},
@@ -313,6 +316,24 @@ TEST_CASE("gguf export: q4_k_m gives the types that llama.cpp's mixture has",
   CHECK(type_of("blk.3.attn_v.weight", eight) == "Q8_0");
   CHECK(type_of("blk.3.attn_k.weight", eight) == "Q8_0");
   CHECK(type_of("blk.3.attn_output.weight", eight) == "Q5_K");
+  CHECK(type_of("blk.3.attn_qkv.weight", eight) == "Q8_0");
+  const GgufExport large{.kind = GgufKind::q4_k_m, .layers = 80, .large = true};
+  CHECK(type_of("blk.10.attn_v.weight", large) == "Q5_K");
+  CHECK(type_of("blk.9.attn_v.weight", large) == "Q6_K");
+  // Values are counted over the layers that have them: of 8 the first, every third and the last.
+  const std::vector<ExportTensor> sparse = {
+      {"blk.3.attn_v.weight", {256, 256}},  {"blk.3.attn_v.bias", {256}},
+      {"blk.7.attn_v.weight", {256, 256}},  {"blk.11.attn_v.weight", {256, 256}},
+      {"blk.4.ssm_in.weight", {256, 256}},  {"blk.15.attn_v.weight", {256, 256}},
+      {"blk.19.attn_v.weight", {256, 256}}, {"blk.23.attn_v.weight", {256, 256}},
+      {"blk.27.attn_v.weight", {256, 256}}, {"blk.31.attn_v.weight", {256, 256}}};
+  const GgufExport jamba{
+      .kind = GgufKind::q4_k_m, .layers = 32, .attending = attending_layers(sparse)};
+  std::string types;
+  for (const std::int64_t layer : jamba.attending) {
+    types += type_of(fmt::format("blk.{}.attn_v.weight", layer).c_str(), jamba) + " ";
+  }
+  CHECK(types == "Q6_K Q4_K Q4_K Q6_K Q4_K Q4_K Q6_K Q6_K ");
 }
 
 TEST_CASE("gguf export: several files have numbers, and the first the metadata",
