@@ -97,9 +97,22 @@ TEST_CASE("recipes: those that come with the program are listed", "[integration]
   const RunSite site;
   const Ended list = site.call({"recipe", "list"});
   CHECK(list.exit_code == 0);
-  for (const char* const name : {"experts", "pretrain_bytes"}) {
+  for (const char* const name : {"chat_sft", "continue_smollm2", "dpo", "experts", "hybrid", "kto",
+                                 "lora", "pretrain_bytes", "unlearn"}) {
     CHECK(has(list.out, name));
   }
+}
+
+TEST_CASE("recipes: weights from which no digest was recorded are refused before they are trained",
+          "[integration][recipes]") {
+  const RunSite site;
+  fs::create_directories(site / "other");
+  write_bytes(site / "other/model.safetensors", "other weights");
+  const Ended ended =
+      site.call(check_words("continue_smollm2", {"--model", "other", "--out", "work"}));
+  CHECK(ended.exit_code == 2);
+  CHECK(has(ended.err, "SmolLM2/model.safetensors: not the weights that smollm2.sh makes"));
+  CHECK_FALSE(fs::exists(site / "work/runs"));
 }
 
 TEST_CASE("recipes: the model of experts yields what is written down, without AVX-512 too",
