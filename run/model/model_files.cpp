@@ -304,12 +304,27 @@ Result<std::string> with_rope(const ModelConfigText& config, const configs::Rope
   return whole.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
+Status check_rope_read(const ModelConfigText& config, const engine::ModelSpec& spec,
+                       const configs::RopeSection& rope) {
+  const bool read = std::ranges::none_of(spec.unread_keys, [](const std::string& key) {
+    return key == "rope_parameters" || key == "rope_scaling";
+  });
+  if (rope.type == "none" || read) {
+    return {};
+  }
+  return user_error(
+      fmt::format("model.rope: {} is of model_type {}, which has no rope that could "
+                  "be stretched; leave model.rope out",
+                  config.source, spec.architecture));
+}
+
 Result<PublishedModel> open_model(const std::string& directory, std::int64_t sequence_length,
                                   const configs::RopeSection& rope) {
   auto config = TRAIN_TRY(find_model_config(directory));
   config.text = TRAIN_TRY(with_rope(config, rope));
   const auto spec =
       TRAIN_TRY(engine::spec_from_config(config.text, config.source, sequence_length));
+  TRAIN_RETURN_IF_ERROR(check_rope_read(config, spec, rope));
   auto weights = checkpoint::PublishedWeights::open(directory, spec);
   if (!weights) {
     const auto parsed = nlohmann::json::parse(config.text, nullptr, /*allow_exceptions=*/false);
@@ -374,6 +389,7 @@ Result<engine::ModelSpec> resolve_model(const configs::RunConfig& config,
   const auto found = TRAIN_TRY(config_of(section));
   auto spec =
       TRAIN_TRY(engine::spec_from_config(found.text, found.source, config.data.sequence_length));
+  TRAIN_RETURN_IF_ERROR(check_rope_read(found, spec, section.rope));
   spec.z_loss_coeff = static_cast<float>(section.z_loss_coeff);
   TRAIN_RETURN_IF_ERROR(engine::set_choice_bias_rate(section.router_bias_rate, spec));
   return balanced(section, std::move(spec));

@@ -40,6 +40,11 @@ struct PublishedModel {
 [[nodiscard]] Result<std::string> with_rope(const ModelConfigText& config,
                                             const configs::RopeSection& rope);
 
+/// Checks that the model, made of that text, has read the rope. Errors (user): its attention has
+/// none, or it has no attention.
+[[nodiscard]] Status check_rope_read(const ModelConfigText& config, const engine::ModelSpec& spec,
+                                     const configs::RopeSection& rope);
+
 /// Opens a model for a run of `sequence_length` (0: not known). Blocks on the files' headers, and
 /// on an output head that may equal the embedding. Errors: those of find_model_config(),
 /// spec_from_config() and PublishedWeights::open.

@@ -27,8 +27,6 @@ constexpr auto kKeys = std::to_array<ConfigKeys>({
     {"capacity_factor eval_capacity_factor expert_capacity expert_capacity_factor "
      "moe_capacity_factor moe_expert_capacity_factor train_capacity_factor",
      KeyUse::refused, "experts compute every token that chooses them; set it to null", "null"},
-    {"rope_parameters rope_scaling", KeyUse::refused,
-     "attention of this family has no such rope; leave it out, as model.rope", "null"},
     {"scoring_func", KeyUse::refused, "routers score by softmax here", R"("softmax")"},
     {"routed_scaling_factor", KeyUse::refused, "weights of experts have no other factor here",
      "1.0"},

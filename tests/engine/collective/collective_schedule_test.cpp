@@ -159,10 +159,11 @@ TEST_CASE("collective schedule: a step reads as it runs", "[engine][collective][
 TEST_CASE("pass list: an index names its entry, of one pass as of several, and one updates",
           "[engine][collective][pass_list]") {
   const PassList one;
-  for (const PassPlan& pass : {kEvaluation, kScoring, kReference, kTrainStep, kNonfiniteSearch}) {
+  for (const PassPlan& pass :
+       {kEvaluation, kScoring, kReference, kSampling, kTrainStep, kNonfiniteSearch}) {
     CHECK(one.at(pass.index).name == pass.name);
   }
-  CHECK(one.all().size() == 5);
+  CHECK(one.all().size() == 6);
   const PassList several({{}, {.compared = Compared::head_inputs}, {}});
   CHECK(several.step().size() == 4);
   CHECK(several.search().size() == 4);

@@ -73,4 +73,20 @@ TEST_CASE("stretched rope: one that is scaled already is refused in one line", "
   CHECK(refused({{"max_position_embeddings", nullptr}}).find("stretch") != std::string::npos);
 }
 
+TEST_CASE("stretched rope: a model without a rope is refused, but not for its own config.json",
+          "[run][model]") {
+  const ModelConfigText config = config_of({{"model_type", "mamba"}, {"state_size", 16}});
+  const auto text = with_rope(config, kYarn);
+  REQUIRE(text.ok());
+  const auto spec = engine::spec_from_config(*text, config.source, 0);
+  REQUIRE(spec.ok());
+  const Status refused = check_rope_read(config, *spec, kYarn);
+  REQUIRE_FALSE(refused.ok());
+  CHECK(refused.error().kind == ErrorKind::user);
+  CHECK(refused.error().message ==
+        "model.rope: m/config.json is of model_type mamba, which has no rope that could be "
+        "stretched; leave model.rope out");
+  CHECK(check_rope_read(config, *spec, {}).ok());
+}
+
 }  // namespace train::run
