@@ -22,6 +22,11 @@ class HymbaForCausalLM(transformers.PreTrainedModel):
         super().__init__(config)
         made = Hymba({**config.to_dict(), "tie_word_embeddings": False})
         self.model, self.lm_head, self.prefix = made.model, made.lm_head, made.prefix
+        for layer in self.model.layers:  # Lists of parameters, which _init_weights() is not called for.
+            rates, skips = layer.mamba.A_log[0], layer.mamba.D[0]
+            with torch.no_grad():
+                rates.copy_(torch.arange(1.0, rates.shape[1] + 1.0).log().expand_as(rates))
+                skips.fill_(1.0)
         self.post_init()
 
     forward = Hymba.forward
@@ -39,10 +44,6 @@ class HymbaForCausalLM(transformers.PreTrainedModel):
             nn.init.ones_(module.weight)
         if hasattr(module, "memory_tokens"):
             nn.init.normal_(module.memory_tokens)
-        if hasattr(module, "A_log"):
-            states = torch.arange(1, module.A_log[0].shape[1] + 1, dtype=torch.float32)
-            module.A_log[0].copy_(states.log().expand_as(module.A_log[0]))
-            nn.init.ones_(module.D[0])
 
 
 transformers.AutoConfig.register("hymba", HymbaConfig)
