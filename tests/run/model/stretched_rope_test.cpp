@@ -75,7 +75,8 @@ TEST_CASE("stretched rope: one that is scaled already is refused in one line", "
 
 TEST_CASE("stretched rope: a model without a rope is refused, but not for its own config.json",
           "[run][model]") {
-  const ModelConfigText config = config_of({{"model_type", "mamba"}, {"state_size", 16}});
+  const ModelConfigText config =
+      config_of({{"model_type", "mamba"}, {"intermediate_size", 128}, {"state_size", 16}});
   const auto text = with_rope(config, kYarn);
   REQUIRE(text.ok());
   const auto spec = engine::spec_from_config(*text, config.source, 0);
