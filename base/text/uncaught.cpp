@@ -175,21 +175,27 @@ void end_at_null(int /*signal*/, siginfo_t* info, void* /*context*/) {
   std::signal(SIGSEGV, SIG_DFL);
 }
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kToldBySanitizer = true;  ///< Faults are the sanitizer's to tell.
+#else
+constexpr bool kToldBySanitizer = false;
+#endif
+
 [[gnu::section(".preinit_array"), gnu::used]] void (*const kBeforeLibraries)() = [] {
   std::set_terminate(end_in_initializers);
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-  struct sigaction faults = {};
-  faults.sa_sigaction = end_at_null;
-  faults.sa_flags = SA_SIGINFO;
-  ::sigaction(SIGSEGV, &faults, nullptr);
-#endif
+  if constexpr (!kToldBySanitizer) {
+    struct sigaction faults = {};
+    faults.sa_sigaction = end_at_null;
+    faults.sa_flags = SA_SIGINFO;
+    ::sigaction(SIGSEGV, &faults, nullptr);
+  }
 };
 
 /// Leaves faults to their usual end: from here on they are not a lack of memory.
 void leave_faults() {
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-  std::signal(SIGSEGV, SIG_DFL);
-#endif
+  if constexpr (!kToldBySanitizer) {
+    std::signal(SIGSEGV, SIG_DFL);
+  }
 }
 
 /// Limits the time that an end takes: nothing is unwound, so this thread may hold the lock of the
