@@ -113,7 +113,7 @@ TEST_CASE("samples: the texts are those that generate writes with the checkpoint
   const Ended ended = site.call({"generate", "runs/tiny", "--step", "20", "--prompt", "the old ",
                                  "--tokens", "12", "--temperature", "0.7", "--seed", "5"});
   REQUIRE(ended.exit_code == 0);
-  const nlohmann::json& event = events_of(site.run(), "sampled").at(10);
+  const nlohmann::json event = events_of(site.run(), "sampled").at(10);
   CHECK(event.at("step") == 20);
   CHECK(shown("the old " + event.at("text").get<std::string>() + "\n") == shown(ended.out));
 }
