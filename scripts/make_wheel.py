@@ -55,18 +55,18 @@ class Deflate:
 
     def __init__(self):
         try:
-            self.library = ctypes.CDLL("libdeflate.so.0")
+            self.libdeflate = ctypes.CDLL("libdeflate.so.0")
         except OSError:
             sys.exit("make_wheel.py: no libdeflate.so.0; install the Debian package libdeflate0")
-        self.library.libdeflate_alloc_compressor.restype = ctypes.c_void_p
-        self.library.libdeflate_deflate_compress.restype = ctypes.c_size_t
-        self.compressor = ctypes.c_void_p(self.library.libdeflate_alloc_compressor(12))
+        self.libdeflate.libdeflate_alloc_compressor.restype = ctypes.c_void_p
+        self.libdeflate.libdeflate_deflate_compress.restype = ctypes.c_size_t
+        self.compressor = ctypes.c_void_p(self.libdeflate.libdeflate_alloc_compressor(12))
 
     def __call__(self, content):
         """The compressed bytes, without any header; none if they would not be fewer."""
         out = ctypes.create_string_buffer(len(content) + 1)
-        size = self.library.libdeflate_deflate_compress(self.compressor, content, ctypes.c_size_t(len(content)), out,
-                                                        ctypes.c_size_t(len(content)))
+        size = self.libdeflate.libdeflate_deflate_compress(self.compressor, content, ctypes.c_size_t(len(content)), out,
+                                                           ctypes.c_size_t(len(content)))
         return out.raw[:size]
 
 

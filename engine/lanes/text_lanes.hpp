@@ -12,7 +12,7 @@ namespace train::engine {
 /// Texts that are continued by a token each, and what a lane of LaneRows::texts holds of its own.
 struct TextTokens {
   std::vector<std::int64_t> lengths = {};  ///< Tokens of each text, 1 or more.
-  /// Of each text its last tokens, as many as the model sees at most, one text after the other.
+  /// Last tokens of each text, as many as the model sees at most, one text after the other.
   std::vector<std::int32_t> tokens = {};
   std::int64_t vocab = 0;    ///< Ids at and above it are never chosen.
   std::int64_t context = 0;  ///< Tokens that the model sees at most.

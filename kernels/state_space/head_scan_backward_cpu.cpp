@@ -171,7 +171,7 @@ void walk_piece(const HeadCall& call, const HeadScratch& s, std::int64_t begin, 
           {after, s.states, true}, {width, kHeadPiece, s.states});
 }
 
-/// What else the rows of a piece need, and the decays between them: products, for no sum of
+/// Loads the gradients of a piece's rows, and the decays between them: products, for no sum of
 /// exponents keeps a small one beside a large one.
 void load_gradients(const HeadCall& call, const HeadScratch& s, const HeadPieceRows& piece) {
   const HeadScanInputs& in = call.p.in;

@@ -25,7 +25,7 @@ struct HeadSums {
   }
 };
 
-/// What a head's walk back keeps from one chunk to the next.
+/// Sums that a head's walk back keeps from one chunk to the next.
 struct HeadWalk {
   /// The adjoint of the states behind, [channels, padded states], and transposed; a document's end
   /// writes them.
@@ -33,7 +33,7 @@ struct HeadWalk {
   HeadSums of_document, of_all;
 };
 
-/// What the heads of a call share.
+/// Inputs that all heads of a backward call share.
 struct HeadBackward {
   HeadSteps steps;
   const float* products;  ///< <c[i], b[j]> of the rows of each piece, [rows, groups, kHeadPiece].

@@ -54,8 +54,8 @@ struct ScanPiece {
   }
 };
 
-/// What the states of a piece share, [vectors of channels, kScanChunk, lanes] each: its rows are
-/// gone through whole, as memory has them, its states by vectors.
+/// Arrays that all states of a piece read, [vectors of channels, kScanChunk, lanes] each: rows are
+/// gone through whole, as memory has them, states by vectors.
 struct ScanRows {
   static constexpr std::int64_t lanes = HWY_LANES(float);
   static constexpr std::int64_t size = kScanChunk * kScanChannels;
@@ -75,7 +75,7 @@ struct MostStep {
   using Bits = hn::RebindToUnsigned<Floats>;
   hn::Vec<Bits> most;
 
-  /// Of `rows` vectors, one behind the other.
+  /// Takes the greatest lane by lane of `rows` vectors that lie one behind the other.
   HWY_INLINE MostStep(Floats d, const float* steps, std::int64_t rows) : most(hn::Zero(Bits())) {
     for (std::int64_t t = 0; t < rows; ++t) {
       most = hn::Max(most, hn::BitCast(Bits(), hn::Load(d, steps + t * ScanRows::lanes)));

@@ -53,7 +53,7 @@ struct ScanScratch {
   }
 };
 
-/// What the rows of a piece need before their states.
+/// Computes steps, slopes and gates of a piece's rows, which the walk over its states reads.
 HWY_INLINE void rows_before(const SelectiveScanBackwardParams& p, const ScanPiece& piece,
                             ScanScratch s) {
   const ScanInputs in = p.in;  // Copies stay in registers: a vector's store may change any memory.

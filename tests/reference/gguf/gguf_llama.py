@@ -339,7 +339,7 @@ def names_of(given):
 
 def main():
     program = str(pathlib.Path(sys.argv[1]).resolve())
-    if llama_library.library() is None:
+    if llama_library.built_library() is None:
         print(f"llama-cpp-python {llama_sources.VERSION} is not to be had, or cmake, ninja or g++: no libllama")
         return SKIPPED
     results = []

@@ -1,7 +1,7 @@
 """llama.cpp's library, built of the sources of llama_sources.py, and what is asked of it: ids of a
 text, logits of a row of tokens, a quantised file. Used by gguf_llama.py.
 
-library() builds it beside the sources the first time, for the processor alone: cmake, ninja and g++, about
+built_library() builds it beside the sources the first time, for the processor alone: cmake, ninja and g++, about
 ten minutes of two cores. Its functions are called through the module of ctypes that the sdist has, which
 belongs to this version.
 """
@@ -46,7 +46,7 @@ def build(folder):
 
 
 @functools.cache
-def library():
+def built_library():
     """The module of functions; None: there are no sources, or nothing to build them with."""
     folder = llama_sources.sources()
     if folder is None:
@@ -74,7 +74,7 @@ class Model:
     """
 
     def __init__(self, path, words_alone=False, context=512, threads=1):
-        self.api = library()
+        self.api = built_library()
         settings = self.api.llama_model_default_params()
         settings.vocab_only = words_alone
         settings.use_extra_bufts = False  # weights in other places would be other sums
@@ -139,7 +139,7 @@ class Model:
 
 def quantise(source, target, name):
     """Writes a file in another type, as llama-quantize without an importance matrix does."""
-    api = library()
+    api = built_library()
     settings = api.llama_model_quantize_default_params()
     settings.nthread = 1
     settings.ftype = getattr(api, f"LLAMA_FTYPE_MOSTLY_{name}")

@@ -60,12 +60,12 @@ class Quantisers:
         subprocess.run(["gcc", "-O2", "-shared", "-fPIC", "-w", "-D_GNU_SOURCE", "-Wl,-z,lazy",
                         f"-I{ggml}/include", f"-I{ggml}/src", ggml / "src/ggml-quants.c", "-o", library, "-lm"],
                        check=True)
-        self.library = ctypes.CDLL(str(library), mode=os.RTLD_LAZY)
+        self.quantiser = ctypes.CDLL(str(library), mode=os.RTLD_LAZY)
 
     def bytes_of(self, values, name, size):
         """The blocks of a list of whole blocks, `size` bytes."""
         values = numpy.ascontiguousarray(values, dtype=numpy.float32).reshape(-1)
         made = numpy.zeros(size, dtype=numpy.uint8)
-        getattr(self.library, QUANTISERS[name])(values.ctypes.data_as(ctypes.c_void_p),
-                                                made.ctypes.data_as(ctypes.c_void_p), ctypes.c_int64(values.size))
+        getattr(self.quantiser, QUANTISERS[name])(values.ctypes.data_as(ctypes.c_void_p),
+                                                   made.ctypes.data_as(ctypes.c_void_p), ctypes.c_int64(values.size))
         return made

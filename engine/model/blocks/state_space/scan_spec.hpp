@@ -10,8 +10,8 @@
 
 namespace train::engine {
 
-/// What the mixers of Mamba and Mamba-2 have in common: maps in and out, a convolution between
-/// them, and a scan with rates and skips.
+/// Common part of the mixers of Mamba and Mamba-2: maps in and out, a convolution between them, and
+/// a scan with rates and skips.
 struct ScanSpec : BlockSpec {
   std::int64_t taps = 4;  ///< Width of the convolution.
   bool bias = false;      ///< Adds one to the maps in and out.
