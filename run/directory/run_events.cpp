@@ -51,7 +51,12 @@ std::vector<SampledText> sampled_texts(const std::filesystem::path& run, std::in
     if (json.is_object() && json.value("event", Json()) == kSampledEvent &&
         has("step", &Json::is_number_integer) && has("prompt", &Json::is_string) &&
         has("text", &Json::is_string) && json["step"] >= first_step) {
-      texts.push_back({json["step"], json["prompt"], json["text"]});
+      texts.push_back({.step = json["step"],
+                       .index = has("index", &Json::is_number_integer)
+                                    ? std::optional<std::int64_t>(json["index"])
+                                    : std::nullopt,
+                       .prompt = json["prompt"],
+                       .text = json["text"]});
     }
   }
   return texts;

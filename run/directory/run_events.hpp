@@ -1,5 +1,6 @@
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <filesystem>
 #include <mutex>
@@ -28,8 +29,11 @@ inline constexpr const char* kSampledEvent = "sampled";
 /// A text of such an event.
 struct SampledText {
   std::int64_t step = 0;
+  std::optional<std::int64_t> index = {};  ///< As in the event.
   std::string prompt;
   std::string text;
+
+  friend auto operator<=>(const SampledText&, const SampledText&) = default;
 };
 
 /// Texts that events.jsonl of the run has of `first_step` and later steps; unreadable lines, and a

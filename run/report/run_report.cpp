@@ -74,7 +74,7 @@ Result<std::unique_ptr<RunReport>> RunReport::open(const ReportOptions& options)
   report->progress_.step = options.first_step;
   if (options.samples_interval > 0) {
     for (SampledText& text : sampled_texts(options.directory, options.first_step)) {
-      report->sampled_before_.emplace(text.step, std::move(text.prompt), std::move(text.text));
+      report->sampled_before_.insert(std::move(text));
     }
   }
   return report;
@@ -452,7 +452,7 @@ void RunReport::note(const RunEvent& event) {
 }
 
 void RunReport::note_sample(const RunEvent& event) {
-  if (!sampled_before_.contains({*event.step, *event.prompt, event.text})) {
+  if (!sampled_before_.contains({*event.step, event.index, *event.prompt, event.text})) {
     note(event);
   }
 }

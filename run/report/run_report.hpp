@@ -9,7 +9,6 @@
 #include <optional>
 #include <set>
 #include <string>
-#include <tuple>
 #include <vector>
 
 #include "base/result.hpp"
@@ -19,6 +18,7 @@
 #include "data/lanes/lane_source.hpp"
 #include "engine/objective/objective.hpp"
 #include "engine/optimizer/optimizer.hpp"
+#include "run/directory/run_events.hpp"
 #include "run/directory/run_files.hpp"
 #include "run/events/rank_reports.hpp"
 #include "run/model/sample_set.hpp"
@@ -150,8 +150,8 @@ class RunReport {
 
   ReportOptions options_;
   StepRate rate_;
-  /// Texts of earlier starts, of steps that this one does again: step, prompt, text.
-  std::set<std::tuple<std::int64_t, std::string, std::string>> sampled_before_;
+  /// Texts of earlier starts, of steps that this one does again.
+  std::set<SampledText> sampled_before_;
   std::unique_ptr<LiveBlock> block_;  ///< None: Output has no live block.
   std::mutex view_mutex_;
   ProgressView view_;

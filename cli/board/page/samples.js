@@ -19,8 +19,7 @@ class Samples {
     for (const event of events) {
       if (event.event !== "sampled") continue;
       if (!steps.has(event.step)) steps.set(event.step, new Map());
-      // A prompt and a chat may be the same; events of older runs have no index.
-      steps.get(event.step).set(event.index ?? event.prompt, [event.prompt, event.text]);
+      steps.get(event.step).set(event.index, [event.prompt, event.text]);
     }
     this.steps = [...steps].sort(([one], [other]) => one - other);
     this.draw();

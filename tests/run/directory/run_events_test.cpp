@@ -48,6 +48,21 @@ TEST_CASE("run events: sampled texts of some steps are read back, whatever else 
   CHECK(texts[1].text.empty());
 }
 
+TEST_CASE("run events: two prompts with the same text are told apart by their index",
+          "[run][run_events][samples]") {
+  const test::TempDirectory directory;
+  const auto sampled = [](std::int64_t index) {
+    return event_line(
+        {.kind = kSampledEvent, .index = index, .prompt = "p", .text = "t", .step = 8});
+  };
+  test::write_bytes(events_path(directory.path()), sampled(0) + sampled(1) + sampled(0));
+  const auto texts = sampled_texts(directory.path(), 0);
+  REQUIRE(texts.size() == 3);
+  CHECK(texts[0] < texts[1]);
+  CHECK(texts[1].index == 1);
+  CHECK(texts[0] == texts[2]);
+}
+
 TEST_CASE("run events: what is no UTF-8 spoils no line", "[run][run_events]") {
   const std::string line = event_line({.kind = "rank_lost", .text = "a\xff\nb"});
   CHECK(line.find('\n') == line.size() - 1);
