@@ -272,6 +272,12 @@ void check_head(Maker& maker) {
   maker.require(!maker.model().tie_embeddings, "an embedding that is the head");
 }
 
+/// Refuses attention without biases, which llama.cpp asks for in some families.
+void check_biases(Maker& maker) {
+  const AttentionSpec& attention = attention_of(maker.model());
+  maker.require(attention.projection_bias && attention.output_bias, "attention without biases");
+}
+
 /// Refuses a bias of attention's output, which llama.cpp has in few families.
 void check_output(Maker& maker) {
   maker.require(!attention_of(maker.model()).output_bias, "a bias of attention's output");
@@ -446,7 +452,7 @@ void add_gpt_neox(Maker& maker) {
   const AttentionSpec& attention = attention_of(maker.model());
   add_sizes(maker, attention.heads);
   check_head(maker);
-  maker.require(attention.projection_bias && attention.output_bias, "attention without biases");
+  check_biases(maker);
   maker.count("rope.dimension_count", maker.model().ropes.front().rotary_dim);
   maker.own("use_parallel_residual", maker.model().layers.front().parallel);
   add_rope(maker);
@@ -576,7 +582,7 @@ void add_gpt_oss(Maker& maker) {
     maker.require(experts->alpha == kAlpha && experts->limit == kLimit,
                   "this swiglu_alpha or swiglu_limit");
   }
-  maker.require(attention.projection_bias && attention.output_bias, "attention without biases");
+  check_biases(maker);
   check_head(maker);
   maker.require(model.ropes.front().rotary_dim == attention.head_dim, "a partial rope");
   const Json settings = rope_settings(model);
