@@ -31,6 +31,17 @@ Work exps_of_states(const CpuKernelBench& bench, std::int64_t count) {
   };
 }
 
+/// Compares a scan of `count` elements of channels, forward and both ways, with those calls.
+void compare_with_exps(CpuKernelBench& bench, const std::string& name, std::int64_t count,
+                       const Work& forward, const Work& backward) {
+  const Work exps = exps_of_states(bench, count);
+  bench.compare(name, 2.5, {exps, forward});
+  bench.compare("  and backward", 7.0, {exps, [&](Stream& stream) {
+                                          forward(stream);
+                                          backward(stream);
+                                        }});
+}
+
 void bench_conv(CpuKernelBench& bench, std::int64_t rows) {
   constexpr std::int64_t taps = 4;
   const Floats x = values(rows * kInner);
@@ -118,12 +129,8 @@ void bench_selective_scan(CpuKernelBench& bench, std::int64_t rows) {
   };
   bench.row("selective_scan forward  " + shape, flop, 0, forward);
   bench.row("selective_scan backward " + shape, 2 * flop, 0, backward);
-  const Work exps = exps_of_states(bench, count);
-  bench.compare("selective_scan forward / exps from L1, " + shape, 2.5, {exps, forward});
-  bench.compare("  and backward", 7.0, {exps, [&](Stream& stream) {
-                                          forward(stream);
-                                          backward(stream);
-                                        }});
+  compare_with_exps(bench, "selective_scan forward / exps from L1, " + shape, count, forward,
+                    backward);
 }
 
 void bench_head_scan(CpuKernelBench& bench, std::int64_t rows) {
@@ -172,12 +179,8 @@ void bench_head_scan(CpuKernelBench& bench, std::int64_t rows) {
   };
   bench.row("head_scan forward  " + shape, flop, 0, forward);
   bench.row("head_scan backward " + shape, 2 * flop, 0, backward);
-  const Work exps = exps_of_states(bench, rows * kInner);
-  bench.compare("head_scan forward / exps of 16 states from L1, " + shape, 2.5, {exps, forward});
-  bench.compare("  and backward", 7.0, {exps, [&](Stream& stream) {
-                                          forward(stream);
-                                          backward(stream);
-                                        }});
+  compare_with_exps(bench, "head_scan forward / exps of 16 states from L1, " + shape, rows * kInner,
+                    forward, backward);
 }
 
 }  // namespace
