@@ -141,11 +141,35 @@ endfunction()
 
 function(actortrain_test_of name sources)
   cmake_parse_arguments(arg "" "" "LINK" ${ARGN})
+  set(cases "libcases_${name}.a")
+  if(ACTORTRAIN_COMPUTES_FROM AND ACTORTRAIN_SANITIZE)
+    actortrain_test_watched(${name} "${ACTORTRAIN_COMPUTES_FROM}/tests/${cases}" ${arg_LINK})
+    return()
+  endif()
   add_executable(test_${name} ${sources})
+  add_custom_command(TARGET test_${name} POST_BUILD BYPRODUCTS ${cases}
+    COMMAND ${CMAKE_COMMAND} -E rm -f ${cases}
+    COMMAND ${CMAKE_AR} qcT ${cases} $<TARGET_OBJECTS:test_${name}> $<TARGET_OBJECTS:test_main>
+    COMMAND_EXPAND_LISTS VERBATIM)
   target_compile_definitions(test_${name} PRIVATE
     ACTORTRAIN_SOURCE_DIR="${PROJECT_SOURCE_DIR}" ACTORTRAIN_BINARY_DIR="${PROJECT_BINARY_DIR}")
   target_link_libraries(test_${name} PRIVATE ${arg_LINK})
   actortrain_test_program(test_${name} ${arg_UNPARSED_ARGUMENTS})
+endfunction()
+
+# The cases of another build, around libraries that a sanitizer watches: half of the compiler's time. The objects
+# of the folder come first, so that of functions in headers, too, the watched ones are linked.
+function(actortrain_test_watched name cases)
+  add_executable(test_${name} $<TARGET_OBJECTS:test_allocated>)
+  set_target_properties(test_${name} PROPERTIES LINKER_LANGUAGE CXX)
+  actortrain_options(test_${name})
+  list(REMOVE_ITEM ARGN test_allocated)
+  foreach(library train_base ${ARGN})
+    if(library MATCHES "^train_(base|${name}|lanes|tokenizer)$")
+      target_sources(test_${name} PRIVATE $<TARGET_OBJECTS:${library}>)
+    endif()
+  endforeach()
+  target_link_libraries(test_${name} PRIVATE "$<LINK_LIBRARY:WHOLE_ARCHIVE,${cases}>" ${ARGN} train_base Catch2::Catch2)
 endfunction()
 
 # Gives a program of tests its main() and the headers that all of them parse once. CAF: those of actors too.

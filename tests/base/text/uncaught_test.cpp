@@ -15,6 +15,7 @@
 #include "base/text/terminal.hpp"
 #include "tests/support/disks/temp_directory.hpp"
 #include "tests/support/harness/error_output_file.hpp"
+#include "tests/support/harness/sanitized.hpp"
 
 namespace train {
 namespace {
@@ -26,12 +27,11 @@ std::string text_of(const Thrown& thrown) {
 
 /// Throws std::bad_alloc, as `new` does where no memory is left.
 void run_out_of_memory() {
-#ifdef __SANITIZE_ADDRESS__
-  std::get_new_handler()();  // The sanitizer's own `new` ends the process instead of calling it.
-#else
+  if (test::sanitized()) {
+    std::get_new_handler()();  // The sanitizer's own `new` ends the process instead of calling it.
+  }
   volatile std::size_t most = std::size_t{1} << 60;
   ::operator delete(::operator new(most));
-#endif
 }
 
 /// Wait status of a child that calls `work`, and what it logs.

@@ -79,7 +79,7 @@ TEST_CASE("import: a rank reads its own rows, and takes 64 MiB besides what it k
   CHECK(shard * 4 == Approx(2 * count_parameters(*spec).total).epsilon(0.01));
   CHECK(imported.used.read_bytes >= shard);
   CHECK(imported.used.read_bytes <= shard + kMiB);
-  if (!test::sanitized) {
+  if (!test::sanitized()) {
     CHECK(imported.used.growth_bytes >= 4 * shard / 2);  // or it was not measured
     CHECK(imported.used.growth_bytes <= kept + kBesides);
   }
@@ -120,7 +120,7 @@ TEST_CASE("import: of a model of 8 B weights a rank of four reads its quarter in
   CHECK(shard == Approx(4.0e9).epsilon(0.01));
   CHECK(read.used.read_bytes >= shard);
   CHECK(read.used.read_bytes <= shard + kMiB);
-  if (!test::sanitized) {
+  if (!test::sanitized()) {
     CHECK(read.used.growth_bytes <= kBesides);
   }
 }

@@ -13,6 +13,7 @@
 #include <string>
 
 #include "tests/support/harness/hang_limit.hpp"
+#include "tests/support/harness/sanitized.hpp"
 #include "tests/support/processes/allocated.hpp"
 #include "tests/support/processes/leave.hpp"
 
@@ -120,13 +121,6 @@ Contained run_contained(const Work& work) {
   return result;
 }
 
-/// Sanitizers keep freed memory and shadow copies: sizes and counts are meaningless under them.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-inline constexpr bool sanitized = true;
-#else
-inline constexpr bool sanitized = false;
-#endif
-
 /// Maximum of each count.
 inline Used most_of(const Used& one, const Used& other) {
   return {.growth_bytes = std::max(one.growth_bytes, other.growth_bytes),
@@ -139,7 +133,7 @@ inline Used most_of(const Used& one, const Used& other) {
 /// and allocations of at most a few passes over the content.
 inline void require_bounded(const Used& used, std::uint64_t content_bytes) {
   constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
-  if (!sanitized) {
+  if (!sanitized()) {
     // Pages newly resident in the process: partly determined by the allocator's free memory before.
     REQUIRE(used.growth_bytes <= 2 * content_bytes + 96 * kMiB);
     REQUIRE(used.read_bytes <= 4 * content_bytes + kMiB);

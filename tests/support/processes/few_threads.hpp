@@ -9,6 +9,7 @@
 #include <system_error>
 
 #include "tests/support/harness/hang_limit.hpp"
+#include "tests/support/harness/sanitized.hpp"
 
 namespace train::test {
 
@@ -29,11 +30,11 @@ inline bool leave_room_for_few_threads() {
 /// True if `work`, in a child process that can start few threads, throws std::system_error and all
 /// threads that it has started have ended: a child that waits for one is killed.
 template <class Work>
-bool gives_up_without_threads([[maybe_unused]] const Work& work) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  WARN("skipped: a sanitizer takes all address space");
-  return true;
-#else
+bool gives_up_without_threads(const Work& work) {
+  if (sanitized()) {
+    WARN("skipped: a sanitizer takes all address space");
+    return true;
+  }
   const pid_t child = ::fork();
   REQUIRE(child >= 0);
   if (child == 0) {
@@ -49,7 +50,6 @@ bool gives_up_without_threads([[maybe_unused]] const Work& work) {
   int status = 0;
   REQUIRE(::waitpid(child, &status, 0) == child);
   return WIFEXITED(status) && WEXITSTATUS(status) == 0;
-#endif
 }
 
 }  // namespace train::test

@@ -20,6 +20,7 @@
 #include "actors/messages/cluster_messages.hpp"
 #include "tests/support/disks/temp_directory.hpp"
 #include "tests/support/harness/hang_limit.hpp"
+#include "tests/support/harness/sanitized.hpp"
 #include "tests/support/processes/process.hpp"
 #include "tests/support/processes/stranger.hpp"
 #include "tests/support/processes/until_killed.hpp"
@@ -33,11 +34,8 @@ using test::read_to_end;
 using test::tls_gets_in;
 
 constexpr auto kJoinTimeout = test::hang_limit;
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr double kMostGrowth_mib = 600;  // a sanitizer keeps what has been freed
-#else
-constexpr double kMostGrowth_mib = 16;
-#endif
+/// A sanitizer keeps what has been freed.
+double most_growth_mib() { return test::sanitized() ? 600 : 16; }
 
 // ---- The processes: this program again, in a directory of its own. ----
 /// Set for them alone: who names a test by hand shall not get their files into his directory.
@@ -262,7 +260,7 @@ TEST_CASE("head_door: a hundred unauthenticated peers get nothing",
   CHECK(head.heard("unexpected") == 0);
   const double grown = head.memory_mib() - memory;
   std::printf("head_door: 100 unauthenticated peers: +%.1f MiB\n", grown);
-  CHECK(grown <= kMostGrowth_mib);
+  CHECK(grown <= most_growth_mib());
   // The last worker's connection may just be closing.
   CHECK(test::comes_true([&] { return head.open_files() <= files; }));
 }
@@ -283,7 +281,7 @@ TEST_CASE("head_door: a crowd of silent unauthenticated peers keeps no worker ou
   const std::uint64_t slept = head.sleeps() - sleeps;
   std::printf("head_door: 500 silent unauthenticated peers: +%.1f MiB, %llu sleeps\n",
               head.memory_mib() - memory, static_cast<unsigned long long>(slept));
-  CHECK(head.memory_mib() - memory <= kMostGrowth_mib);
+  CHECK(head.memory_mib() - memory <= most_growth_mib());
   CHECK(slept < 2 * silent.size());  // nobody looks again and again while they are tolerated
   CHECK(test::comes_true([&] { return head.open_files() < 40; }));
 }
@@ -312,7 +310,7 @@ TEST_CASE("head_door: a worker joins while unauthenticated peers come without en
   std::printf("head_door: joined among %zu unauthenticated peers: +%.1f MiB\n", came.load(),
               head.memory_mib() - memory);
   CHECK(came > before);  // and they went on while it joined
-  CHECK(head.memory_mib() - memory <= kMostGrowth_mib);
+  CHECK(head.memory_mib() - memory <= most_growth_mib());
 }
 
 TEST_CASE("head_door: a worker's certificate is not the head's", "[actors][head_door][world]") {
