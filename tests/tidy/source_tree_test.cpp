@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <array>
 #include <catch2/catch.hpp>
-#include <fstream>
-#include <iterator>
+
+#include "tests/support/disks/temp_directory.hpp"
 
 namespace train::tidy {
 namespace {
@@ -24,9 +24,8 @@ bool is_text(const std::filesystem::path& path) {
 
 void add_file(const std::filesystem::path& root, const std::filesystem::path& path,
               SourceTree& tree) {
-  std::ifstream file(path);
-  const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  tree.push_back(make_file(path.lexically_relative(root).generic_string(), text));
+  tree.push_back(
+      make_file(path.lexically_relative(root).generic_string(), test::read_bytes(path)));
 }
 
 SourceTree load_tree(const std::filesystem::path& root) {

@@ -6,12 +6,11 @@
 #include <array>
 #include <catch2/catch.hpp>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <regex>
 #include <string>
 #include <string_view>
 
+#include "tests/support/disks/temp_directory.hpp"
 #include "tests/tidy/source_tree.hpp"
 
 namespace train::tidy {
@@ -94,9 +93,8 @@ SourceTree load_programs() {
   const fs::path root = ACTORTRAIN_SOURCE_DIR;
   SourceTree tree = repository();
   const auto add = [&](const fs::path& path) {
-    std::ifstream file(path);
-    const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-    tree.push_back(make_file(path.lexically_relative(root).generic_string(), text));
+    tree.push_back(
+        make_file(path.lexically_relative(root).generic_string(), test::read_bytes(path)));
   };
   for (const auto& entry : fs::directory_iterator(root / "scripts")) {
     if (entry.is_regular_file()) {

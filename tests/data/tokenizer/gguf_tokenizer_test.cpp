@@ -209,7 +209,7 @@ TEST_CASE("gguf tokenizer: how an unnamed one splits is known of GPT-2's kin alo
 
 TEST_CASE("gguf tokenizer: a vocabulary keeps its order, and of a token that comes twice the first",
           "[data][gguf_tokenizer]") {
-  constexpr std::size_t count = 300'000;  // Hours where each is compared with all before.
+  constexpr std::size_t count = 60'000;  // Minutes where each is compared with all before.
   std::vector<std::string> tokens;
   for (std::size_t id = 0; id < count; ++id) {
     tokens.push_back("t" + std::to_string(id % (count - 1)));
@@ -218,7 +218,7 @@ TEST_CASE("gguf tokenizer: a vocabulary keeps its order, and of a token that com
   REQUIRE(files.ok());
   const std::string& text = files->at("tokenizer.json");
   CHECK(text.find(R"("vocab":{"t0":0,"t1":1,"t2":2,)") != std::string::npos);
-  CHECK(text.find(R"("t299998":299998})") != std::string::npos);
+  CHECK(text.find(R"("t59998":59998})") != std::string::npos);
 }
 
 TEST_CASE("gguf tokenizer: lists that do not fit each other are refused",

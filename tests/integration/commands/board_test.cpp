@@ -158,7 +158,7 @@ TEST_CASE("board: 250 readers that read nothing hold at most 64 MB",
   }));
   const std::uint64_t held = site.peak_bytes() - before;
   INFO(fmt::format("held at most {:.1f} MB", static_cast<double>(held) * 1e-6));
-  if (!test::sanitized()) {
+  if (!sanitized()) {
     CHECK(held <= 64'000'000);
   }
 }

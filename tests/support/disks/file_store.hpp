@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "engine/collective/tcp_transport.hpp"
+#include "tests/support/disks/temp_directory.hpp"
 #include "tests/support/harness/hang_limit.hpp"
 
 namespace train::test {
@@ -47,7 +48,8 @@ class FileStore final : public engine::RendezvousStore {
     const std::filesystem::path path = directory_ / key;
     for (;;) {
       if (std::ifstream file(path, std::ios::binary); file) {
-        return std::vector<char>(std::istreambuf_iterator<char>(file), {});
+        const std::string bytes = read_bytes(path);
+        return std::vector<char>(bytes.begin(), bytes.end());
       }
       if (std::chrono::steady_clock::now() > deadline) {
         return failure(
