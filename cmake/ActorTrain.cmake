@@ -207,9 +207,10 @@ endfunction()
 # Seconds that the longest tests take on two cores. They begin first, so that no core is idle while another ends
 # the last of them; what a fresh clone has not measured yet would begin in any order.
 set(ACTORTRAIN_COSTS integration_long=180 integration_full=170 cuda_emulation=95 engine_full=85 checkpoint_full=75
-  sim_full=70 bundle_full=50 kernels_cuda_report=50 cuda_emulation_backwards=45 kernels_full=45 base_full=35
-  storage=50 guarded_device=35 data=30 integration=25 engine=20 data_sanitized=110 actors_sanitized=95
-  storage_sanitized=75 checkpoint_sanitized=60 run_sanitized=45 configs_sanitized=35)
+  sim_full=70 board_page=65 bundle_full=50 bundle_package=45 kernels_cuda_report=50 cuda_emulation_backwards=45 kernels_full=45 base_full=35
+  integration=150 data=50 engine=40 checkpoint=32 guarded_device=32 kernels=28 actors=26 cli=24 storage=24 tidy=18
+  data_sanitized=110 actors_sanitized=55 checkpoint_sanitized=40 storage_sanitized=35 configs_sanitized=30
+  run_sanitized=25)
 function(actortrain_cost name)
   if(";${ACTORTRAIN_COSTS};" MATCHES ";${name}=([0-9]+);")
     set_tests_properties(${name} PROPERTIES COST ${CMAKE_MATCH_1})

@@ -1,8 +1,10 @@
 // Bits depend on this program alone (P1): its elementary functions are its own, and its threads
 // compute in one mode.
 #include <catch2/catch.hpp>
+#include <initializer_list>
 #include <regex>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tests/tidy/source_tree.hpp"
@@ -15,10 +17,16 @@ const std::regex kHostMath(
     R"((^|[^\w.>:]|\bstd::|[^\w]::)(exp|exp2|expm1|log|log2|log10|log1p|pow|sin|cos|tan|asin|acos|)"
     R"(atan|atan2|sinh|cosh|tanh|asinh|acosh|atanh|cbrt|hypot|erf|erfc|tgamma|lgamma|sincos|exp10)"
     R"()[fl]?\s*\()");
+/// Every name above has one of these: an expression on each line of the product takes much longer.
+const std::initializer_list<std::string_view> kHostMathParts = {
+    "exp", "log", "pow", "sin", "cos", "tan", "cbrt", "hypot", "erf", "gamma"};
 const std::regex kHostDistribution(
     R"(\bstd::(normal|lognormal|exponential|gamma|weibull|extreme_value|chi_squared|cauchy|)"
     R"(fisher_f|student_t|poisson|binomial|geometric|negative_binomial)_distribution\b|)"
     R"(\bstd::(complex|polar|beta|riemann_zeta|legendre|cyl_\w+|sph_\w+|expint)\b)");
+const std::initializer_list<std::string_view> kHostDistributionParts = {
+    "_distribution", "std::complex", "std::polar", "std::beta",  "std::riemann_zeta",
+    "std::legendre", "std::cyl_",    "std::sph_",  "std::expint"};
 /// Vectors' functions of the library, whose bits its next version may change.
 const std::regex kVectorMath(R"(hwy/contrib/math|\bhn::(Exp|Expm1|Log|Log1p|Log2|Log10|Sin|Cos|)"
                              R"(Tanh|Sinh|Asin|Acos|Atan|Atanh|Asinh|Acosh)\()");
@@ -45,10 +53,10 @@ Findings host_math_in(const SourceTree& tree) {
     const bool has_thread = file.path == "base/process/joined_thread.hpp";
     for (std::size_t i = 0; i < file.lines.size(); ++i) {
       const std::string code = code_of(file.lines[i]);
-      if (!has_own && has_any(code, {"("}) && std::regex_search(code, kHostMath)) {
+      if (!has_own && has_any(code, kHostMathParts) && std::regex_search(code, kHostMath)) {
         findings.push_back(finding(file, i, "calls the host's function; take fixed::"));
       }
-      if (has_any(code, {"std::"}) && std::regex_search(code, kHostDistribution)) {
+      if (has_any(code, kHostDistributionParts) && std::regex_search(code, kHostDistribution)) {
         findings.push_back(finding(file, i, "draws or computes by the host's functions"));
       }
       if (has_any(code, {"hn::", "hwy/"}) && std::regex_search(code, kVectorMath)) {
