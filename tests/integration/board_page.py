@@ -21,6 +21,7 @@ import tempfile
 try:
     from selenium import webdriver
     from selenium.webdriver.chrome.service import Service
+    from selenium.webdriver.common.actions.action_builder import ActionBuilder
     from selenium.webdriver.common.by import By
     from selenium.webdriver.common.keys import Keys
     from selenium.webdriver.support.wait import WebDriverWait
@@ -127,6 +128,10 @@ class Page:
     def open(self, url):
         """Opens a page and waits until it has asked for the runs."""
         self.driver.get(url)
+        # Where a click left the pointer, a chart that scrolls there would read its step.
+        corner = ActionBuilder(self.driver)
+        corner.pointer_action.move_to_location(1, 1)
+        corner.perform()
         self.until(lambda: self.script("return state.run || byId('notice').textContent;"), "the runs")
 
     def events(self, kind):
@@ -493,8 +498,12 @@ def look_at_experts(page, url, pictures):
     assert canvas.get_attribute("aria-valuetext") == f"layer 1, expert 2: load {load:g}, step 10"
     assert "smallest 0.91 (layer 0, expert 3)" in page.text("loads-summary"), page.text("loads-summary")
     # A chart beside the map shows the loads of the step that it reads, until it is left.
+    page.until(lambda: page.text("dead_experts-values"), "a chart to read")  # keys before it mean nothing
     page.driver.find_element(By.ID, "dead_experts").send_keys(Keys.HOME + Keys.ARROW_RIGHT * 20)
-    page.until(lambda: page.text("loads-at") == "step 21", "the loads of the step that a chart reads")
+    try:
+        page.until(lambda: page.text("loads-at") == "step 21", "the loads of the step that a chart reads")
+    finally:
+        print("loads of", page.text("loads-at"), "and a chart at", page.text("dead_experts-values"), flush=True)
     canvas.send_keys(Keys.END)
     page.until(lambda: page.text("loads-at") == "step 10", "the chosen step")
     assert canvas.get_attribute("aria-valuetext").startswith("layer 0, expert 3: load 0.91"), "the end of a row"

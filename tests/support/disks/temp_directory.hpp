@@ -46,7 +46,8 @@ inline std::string read_bytes(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
   TRAIN_CHECK(file.good());
   std::string bytes;
-  std::vector<char> piece(1 << 16);  // A byte at a time, without an optimizer, is most of a test's time.
+  // A byte at a time, without an optimizer, would be most of a test's time.
+  std::vector<char> piece(1 << 16);
   do {
     file.read(piece.data(), static_cast<std::streamsize>(piece.size()));
     bytes.append(piece.data(), static_cast<std::size_t>(file.gcount()));

@@ -8,8 +8,8 @@ void __tsan_init() __attribute__((weak));  // NOLINT(bugprone-reserved-identifie
 
 namespace train::test {
 
-/// True in a program that the sanitizer of addresses or that of threads watches, though this file be
-/// compiled without: they take all address space and keep freed memory, so sizes and counts are
+/// True in a program that the sanitizer of addresses or that of threads watches, though this file
+/// be compiled without: they take all address space and keep freed memory, so sizes and counts are
 /// meaningless under them.
 [[nodiscard]] inline bool sanitized() { return __asan_init != nullptr || __tsan_init != nullptr; }
 
