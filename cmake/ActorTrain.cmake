@@ -139,18 +139,23 @@ function(actortrain_test name)
   endif()
 endfunction()
 
+# Folders whose tests `./dev test sanitized` runs.
+set(ACTORTRAIN_WATCHED base configs storage data checkpoint run actors)
+
 function(actortrain_test_of name sources)
   cmake_parse_arguments(arg "" "" "LINK" ${ARGN})
   set(cases "libcases_${name}.a")
-  if(ACTORTRAIN_COMPUTES_FROM AND ACTORTRAIN_SANITIZE)
+  if(ACTORTRAIN_COMPUTES_FROM AND ACTORTRAIN_SANITIZE AND name IN_LIST ACTORTRAIN_WATCHED)
     actortrain_test_watched(${name} "${ACTORTRAIN_COMPUTES_FROM}/tests/${cases}" ${arg_LINK})
     return()
   endif()
   add_executable(test_${name} ${sources})
-  add_custom_command(TARGET test_${name} POST_BUILD BYPRODUCTS ${cases}
-    COMMAND ${CMAKE_COMMAND} -E rm -f ${cases}
-    COMMAND ${CMAKE_AR} qcT ${cases} $<TARGET_OBJECTS:test_${name}> $<TARGET_OBJECTS:test_main>
-    COMMAND_EXPAND_LISTS VERBATIM)
+  if(name IN_LIST ACTORTRAIN_WATCHED)
+    add_custom_command(TARGET test_${name} POST_BUILD BYPRODUCTS ${cases}
+      COMMAND ${CMAKE_COMMAND} -E rm -f ${cases}
+      COMMAND ${CMAKE_AR} qcT ${cases} $<TARGET_OBJECTS:test_${name}> $<TARGET_OBJECTS:test_main>
+      COMMAND_EXPAND_LISTS VERBATIM)
+  endif()
   target_compile_definitions(test_${name} PRIVATE
     ACTORTRAIN_SOURCE_DIR="${PROJECT_SOURCE_DIR}" ACTORTRAIN_BINARY_DIR="${PROJECT_BINARY_DIR}")
   target_link_libraries(test_${name} PRIVATE ${arg_LINK})
@@ -207,7 +212,8 @@ endfunction()
 # Seconds that the longest tests take on two cores. They begin first, so that no core is idle while another ends
 # the last of them; what a fresh clone has not measured yet would begin in any order.
 set(ACTORTRAIN_COSTS integration_long=180 integration_full=170 cuda_emulation=95 engine_full=85 checkpoint_full=75
-  sim_full=70 board_page=65 bundle_full=50 bundle_package=45 kernels_cuda_report=50 cuda_emulation_backwards=45 kernels_full=45 base_full=35
+  sim_full=70 board_page=65 bundle_full=50 kernels_cuda_report=50 bundle_package=45 cuda_emulation_backwards=45
+  kernels_full=45 base_full=35
   integration=150 data=50 engine=40 checkpoint=32 guarded_device=32 kernels=28 actors=26 cli=24 storage=24 tidy=18
   data_sanitized=110 actors_sanitized=55 checkpoint_sanitized=40 storage_sanitized=35 configs_sanitized=30
   run_sanitized=25)

@@ -30,6 +30,10 @@ using Findings = std::vector<std::string>;
 /// A file from literal text, to prove that a rule can fail.
 [[nodiscard]] SourceFile make_file(std::string path, std::string_view text);
 
+/// The file at `path` on the disk, named by its path below `root`.
+[[nodiscard]] SourceFile read_file(const std::filesystem::path& root,
+                                   const std::filesystem::path& path);
+
 /// The file at `path`; null: there is none.
 [[nodiscard]] const SourceFile* find_file(const SourceTree& tree, std::string_view path);
 

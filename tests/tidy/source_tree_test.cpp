@@ -22,12 +22,6 @@ bool is_text(const std::filesystem::path& path) {
   return std::find(kTextEndings.begin(), kTextEndings.end(), ending) != kTextEndings.end();
 }
 
-void add_file(const std::filesystem::path& root, const std::filesystem::path& path,
-              SourceTree& tree) {
-  tree.push_back(
-      make_file(path.lexically_relative(root).generic_string(), test::read_bytes(path)));
-}
-
 SourceTree load_tree(const std::filesystem::path& root) {
   namespace fs = std::filesystem;
   SourceTree tree;
@@ -37,13 +31,13 @@ SourceTree load_tree(const std::filesystem::path& root) {
       const bool is_data_set = folder == "data" && entry.path().extension() == ".txt" &&
                                entry.path().filename() != "CMakeLists.txt";
       if (entry.is_regular_file() && is_text(entry.path()) && !is_data_set) {
-        add_file(root, entry.path(), tree);
+        tree.push_back(read_file(root, entry.path()));
       }
     }
   }
   for (const auto& entry : fs::directory_iterator(root)) {
     if (entry.is_regular_file() && is_text(entry.path())) {
-      add_file(root, entry.path(), tree);
+      tree.push_back(read_file(root, entry.path()));
     }
   }
   std::sort(tree.begin(), tree.end(),
@@ -52,6 +46,10 @@ SourceTree load_tree(const std::filesystem::path& root) {
 }
 
 }  // namespace
+
+SourceFile read_file(const std::filesystem::path& root, const std::filesystem::path& path) {
+  return make_file(path.lexically_relative(root).generic_string(), test::read_bytes(path));
+}
 
 bool SourceFile::is_header() const { return path.ends_with(".hpp") || path.ends_with(".cuh"); }
 

@@ -10,7 +10,6 @@
 #include <string>
 #include <string_view>
 
-#include "tests/support/disks/temp_directory.hpp"
 #include "tests/tidy/source_tree.hpp"
 
 namespace train::tidy {
@@ -92,17 +91,13 @@ SourceTree load_programs() {
   namespace fs = std::filesystem;
   const fs::path root = ACTORTRAIN_SOURCE_DIR;
   SourceTree tree = repository();
-  const auto add = [&](const fs::path& path) {
-    tree.push_back(
-        make_file(path.lexically_relative(root).generic_string(), test::read_bytes(path)));
-  };
   for (const auto& entry : fs::directory_iterator(root / "scripts")) {
     if (entry.is_regular_file()) {
-      add(entry.path());
+      tree.push_back(read_file(root, entry.path()));
     }
   }
-  add(root / "dev");
-  add(root / ".ci/run");
+  tree.push_back(read_file(root, root / "dev"));
+  tree.push_back(read_file(root, root / ".ci/run"));
   return tree;
 }
 
