@@ -6,7 +6,6 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <memory>
 #include <string>
 #include <system_error>
@@ -47,7 +46,7 @@ class FileStore final : public engine::RendezvousStore {
     const auto deadline = std::chrono::steady_clock::now() + timeout;
     const std::filesystem::path path = directory_ / key;
     for (;;) {
-      if (std::ifstream file(path, std::ios::binary); file) {
+      if (std::error_code code; std::filesystem::exists(path, code)) {
         const std::string bytes = read_bytes(path);
         return std::vector<char>(bytes.begin(), bytes.end());
       }
