@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <cstddef>
+#include <iterator>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -278,6 +280,28 @@ class RecordsHandler : public nlohmann::json_sax<json> {
   Member* member_ = nullptr;     ///< Member whose value comes next; nullptr: an unknown key.
 };
 
+/// Goes through a text. A type of this source alone has a parser of its own, compiled as this
+/// source is: that of `const char*` stands in many, and the linker takes any.
+class Letter {
+ public:
+  using iterator_category = std::forward_iterator_tag;
+  using value_type = char;
+  using difference_type = std::ptrdiff_t;
+  using pointer = const char*;
+  using reference = const char&;
+
+  explicit Letter(const char* at) : at_(at) {}
+  reference operator*() const { return *at_; }
+  Letter& operator++() {
+    ++at_;
+    return *this;
+  }
+  bool operator==(const Letter&) const = default;
+
+ private:
+  const char* at_;
+};
+
 }  // namespace
 
 std::string json_string(std::string_view text) { return json(text).dump(); }
@@ -305,7 +329,7 @@ RecordsFound read_records(std::string_view text, std::span<const WantedMember> w
     return {.files = {}, .tensors = {}, .defect = std::move(excess)};
   }
   RecordsHandler handler(wanted);
-  nlohmann::json::sax_parse(text.begin(), text.end(), &handler);
+  nlohmann::json::sax_parse(Letter(text.data()), Letter(text.data() + text.size()), &handler);
   return std::move(handler.found());
 }
 

@@ -198,16 +198,6 @@ Result<Verification> examine(const fs::path& checkpoint, const LookAtFile& look)
                       .defect = {}};
 }
 
-/// Good if manifest and files exist, whatever the bytes of the tensors.
-Result<Verification> look_at_files(const fs::path& checkpoint) {
-  return examine(checkpoint, [&](const FileRecord& record, const RecordByName& /*tensors*/) {
-    const auto stored = open_stored(checkpoint, record.name);
-    return !stored        ? Result<std::string>(stored.error())
-           : stored->file ? size_defect(*stored->file, record)
-                          : stored->damage;
-  });
-}
-
 std::string damage_line(const fs::path& checkpoint, std::string_view defect) {
   return fmt::format("{}: {}", checkpoint.string(), defect);
 }
@@ -219,7 +209,7 @@ Result<SearchReport> search(const fs::path& checkpoints, bool change_disk, Depth
   SearchReport report;
   for (const Candidate& candidate : candidates) {
     auto found =
-        depth == Depth::bytes ? verify_checkpoint(candidate.path) : look_at_files(candidate.path);
+        depth == Depth::bytes ? verify_checkpoint(candidate.path) : look_at_checkpoint(candidate.path);
     if ((!found || !found->whole()) && left > 0 && is_gone(candidate.path)) {
       return search(checkpoints, change_disk, depth, left - 1);  // Its replacement is in place.
     }
@@ -252,6 +242,15 @@ Result<SearchReport> search(const fs::path& checkpoints, bool change_disk, Depth
 Result<Verification> verify_checkpoint(const fs::path& checkpoint, const SeeRecord& see) {
   return examine(checkpoint, [&](const FileRecord& record, const RecordByName& tensors) {
     return file_defect(checkpoint, record, tensors, see);
+  });
+}
+
+Result<Verification> look_at_checkpoint(const fs::path& checkpoint) {
+  return examine(checkpoint, [&](const FileRecord& record, const RecordByName& /*tensors*/) {
+    const auto stored = open_stored(checkpoint, record.name);
+    return !stored        ? Result<std::string>(stored.error())
+           : stored->file ? size_defect(*stored->file, record)
+                          : stored->damage;
   });
 }
 

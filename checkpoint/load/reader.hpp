@@ -46,6 +46,9 @@ using SeeRecord = std::function<void(const TensorRecord& record, std::span<const
 Result<Verification> verify_checkpoint(const std::filesystem::path& checkpoint,
                                        const SeeRecord& see = {});
 
+/// Likewise without reading a tensor: manifest valid, and every file present with its size.
+Result<Verification> look_at_checkpoint(const std::filesystem::path& checkpoint);
+
 /// Tensors of the checkpoint that the caller must request.
 enum class Restore : std::uint8_t {
   every_tensor,  ///< All of them: to continue training.

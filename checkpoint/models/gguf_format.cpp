@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "base/check.hpp"
-#include "base/process/joined_thread.hpp"
+#include "base/process/core_shares.hpp"
 #include "storage/weight_files/gguf_encoding.hpp"
 #include "storage/weight_files/gguf_file.hpp"
 
@@ -102,22 +102,15 @@ bool is_plain(const ExportTensor& tensor) {
 /// hold.
 bool encode_on_cores(const GgufType& type, std::span<const float> values,
                      std::span<std::byte> bytes) {
-  const std::size_t blocks = values.size() / type.block_elements;
-  const std::size_t cores = std::max(1U, std::thread::hardware_concurrency());
-  const std::size_t share = (blocks + cores - 1) / cores;
   std::atomic<bool> fits{true};
-  std::vector<JoinedThread> threads;
-  for (std::size_t begin = 0; begin < blocks; begin += share) {
-    const std::size_t count = std::min(share, blocks - begin);
-    threads.emplace_back([&, begin, count] {
-      if (!storage::encode_blocks(
-              type, values.subspan(begin * type.block_elements, count * type.block_elements),
-              bytes.subspan(begin * type.block_bytes, count * type.block_bytes))) {
-        fits = false;
-      }
-    });
-  }
-  threads.clear();
+  on_cores(values.size() / type.block_elements, [&](std::size_t begin, std::size_t end) {
+    const std::size_t count = end - begin;
+    if (!storage::encode_blocks(
+            type, values.subspan(begin * type.block_elements, count * type.block_elements),
+            bytes.subspan(begin * type.block_bytes, count * type.block_bytes))) {
+      fits = false;
+    }
+  });
   return fits;
 }
 

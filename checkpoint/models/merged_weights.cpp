@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 
 #include "base/check.hpp"
+#include "base/process/core_shares.hpp"
 #include "checkpoint/models/ordered_sums.hpp"
 
 namespace train::checkpoint {
@@ -27,15 +29,30 @@ Status MergedWeights::read_rows(const engine::Parameter& parameter, std::int64_t
     const std::int64_t count = std::min(step, rows - done);
     const auto size = static_cast<std::size_t>(count * parameter.cols());
     const auto sums = out.subspan(static_cast<std::size_t>(done * parameter.cols()), size);
-    std::vector<WeightedValues> columns;
-    for (std::size_t m = 0; m < models_.size(); ++m) {
-      float* const column = values.get() + m * piece;
-      TRAIN_RETURN_IF_ERROR(
-          models_[m].weights->read_rows(parameter, first_row + done, count, {column, size}));
-      columns.push_back({column, models_[m].share});
+    // Each model has files of its own, so that several are read at once.
+    std::vector<Status> read(models_.size());
+    on_cores(models_.size(), [&](std::size_t begin, std::size_t end) {
+      for (std::size_t m = begin; m < end; ++m) {
+        read[m] = models_[m].weights->read_rows(parameter, first_row + done, count,
+                                                {values.get() + m * piece, size});
+      }
+    });
+    for (const Status& one : read) {
+      TRAIN_RETURN_IF_ERROR(one);
     }
-    ordered_sums(columns, sums);
-    if (!std::ranges::all_of(sums, [](float value) { return std::isfinite(value); })) {
+    std::atomic<bool> finite{true};
+    on_cores(size, [&](std::size_t begin, std::size_t end) {
+      std::vector<WeightedValues> columns;
+      for (std::size_t m = 0; m < models_.size(); ++m) {
+        columns.push_back({values.get() + m * piece + begin, models_[m].share});
+      }
+      const auto share = sums.subspan(begin, end - begin);
+      ordered_sums(columns, share);
+      if (!std::ranges::all_of(share, [](float value) { return std::isfinite(value); })) {
+        finite = false;
+      }
+    });
+    if (!finite) {
       return user_error(fmt::format("the merged {} is not finite", parameter.name));
     }
   }

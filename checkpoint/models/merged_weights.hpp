@@ -23,7 +23,7 @@ struct MergedModel {
 class MergedWeights final : public engine::WeightSource {
  public:
   /// `whole`: parameters are read in one piece, which merged adapters need; otherwise memory is
-  /// bounded.
+  /// bounded. Each of `models` is read by one thread at a time, several of them at once.
   MergedWeights(std::vector<MergedModel> models, bool whole)
       : models_(std::move(models)), whole_(whole) {}
 

@@ -1,5 +1,7 @@
 #include "checkpoint/models/ordered_sums.hpp"
 
+#include <emmintrin.h>
+
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -31,12 +33,14 @@ constexpr void for_each_exchange(std::size_t count, const Exchange& exchange) {
   }
 }
 
-/// Puts two numbers in order, lane by lane. Of a NaN and a number neither is lost.
+/// Puts two numbers in order, lane by lane. Of a NaN and a number neither is lost: both
+/// instructions then give their second operand. Comparisons and choices would be four times as
+/// many.
 inline void exchange(Lanes& low, Lanes& high) {
   const Lanes a = low;
   const Lanes b = high;
-  low = b < a ? b : a;
-  high = a > b ? a : b;
+  low = _mm_min_pd(b, a);
+  high = _mm_max_pd(a, b);
 }
 
 struct Pair {

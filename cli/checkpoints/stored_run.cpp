@@ -170,7 +170,8 @@ Result<checkpoint::Candidate> placed_at(const StoredRun& run, std::int64_t asked
 }
 
 Result<checkpoint::FoundCheckpoint> find_checkpoint(const StoredRun& run,
-                                                    std::optional<std::int64_t> asked) {
+                                                    std::optional<std::int64_t> asked,
+                                                    checkpoint::Depth depth) {
   if (!asked) {
     auto report = TRAIN_TRY(checkpoint::find_newest_read_only(run.placed()));
     for (const std::string& line : report.set_aside) {
@@ -190,7 +191,9 @@ Result<checkpoint::FoundCheckpoint> find_checkpoint(const StoredRun& run,
   if (!fs::is_directory(path, ignored)) {
     return no_such_step(run.placed(), step);
   }
-  auto verified = TRAIN_TRY(checkpoint::verify_checkpoint(path));
+  auto verified =
+      TRAIN_TRY(depth == checkpoint::Depth::bytes ? checkpoint::verify_checkpoint(path)
+                                                  : checkpoint::look_at_checkpoint(path));
   if (!verified.whole()) {
     return failure(
         fmt::format("{}{}: {}; choose another --step", path.string(),

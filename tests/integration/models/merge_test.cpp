@@ -1,9 +1,12 @@
 // `actortrain merge` with the real program.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 #include <string>
 #include <vector>
 
+#include "engine/state_view.hpp"
 #include "tests/integration/rank_runs.hpp"
 #include "tests/support/checkpoints/whole_safetensors.hpp"
 
@@ -76,5 +79,21 @@ TEST_CASE("merge: the last checkpoints of a run become their mean", "[integratio
   check_mistake(site,
                 {"merge", "runs/one", "--last", "2", "--weights", "1e308,1e308", "--out", "x"},
                 {"--weights are too large"});
+  CHECK_FALSE(fs::exists(site / "x"));
+  INFO("a damaged weight is found while it is summed");
+  const fs::path shard = site.run("one") / "checkpoints" /
+                         fmt::format("step-{:08}", std::stoll(steps.back())) /
+                         "shard-00000-of-00002.safetensors";
+  const auto file = storage::SafetensorsFile::open(shard);
+  REQUIRE(file);
+  const auto weight = std::ranges::find_if(file->entries(), [](const storage::TensorEntry& entry) {
+    return engine::is_weight(entry.name);
+  });
+  REQUIRE(weight != file->entries().end());
+  flip_byte(shard, file->data_start() + weight->begin);
+  const Ended damaged = site.call({"merge", "runs/one", "--last", "2", "--out", "x"});
+  CHECK(damaged.exit_code == 1);
+  CHECK(has(damaged.err, "does not match its digest"));
+  CHECK(has(damaged.err, weight->name));
   CHECK_FALSE(fs::exists(site / "x"));
 }

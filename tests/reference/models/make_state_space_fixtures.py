@@ -26,8 +26,10 @@ from make_model_fixtures import ADAMW, STEPS, summary, tokens, weight
 
 # Added to the biases of steps, and to the logarithms of rates.
 SHIFTS, LARGE_SHIFTS = (-2.0, 0.0), (0.0, 5.0)
-# In float32 torch is 1e-4 from float64 after five steps with the others: two norms amplify what both kinds of heads give.
-HYMBA_SHIFTS = (-5.0, 0.0)
+# In float32 torch is 1e-4 from float64 after five steps with the others: norms, of Hymba's two kinds of heads and of
+# short texts of Jamba, amplify what they get.
+SMALL_STEPS = ("hymba", "jamba_")
+SMALL_SHIFTS = (-5.0, 0.0)
 MAMBA = {"model_type": "mamba", "vocab_size": 160, "hidden_size": 48, "state_size": 8, "num_hidden_layers": 2,
          "time_step_rank": 5}
 FALCON = {**MAMBA, "model_type": "falcon_mamba", "tie_word_embeddings": False, "mixer_rms_eps": 1e-4}
@@ -43,21 +45,25 @@ HYMBA = {"model_type": "hymba", "vocab_size": 160, "hidden_size": 50, "intermedi
          "num_memory_tokens": 3, "sliding_window": 5, "global_attn_idx": [0, 3], "kv_reuse_group": [[1, 2]],
          "rope_type": "ntk", "rope_theta": 500.0, "max_position_embeddings": 128, "orig_max_position_embeddings": 32,
          "rms_norm_eps": 1e-5, "tie_word_embeddings": True}
+# The least shift of tokens, where torch in float32 is further than a third of 1e-5 from float64 with those before it.
+FIRST_SHIFTS = {"falcon_mamba_1": 1, "hymba_30": 2, "jamba_1": 1, "jamba_31": 34, "jamba_33": 30}
 # Name: configuration, rows of a sequence.
 CASES = {
     **{f"mamba_{length}": (MAMBA, length) for length in (1, 2, 3, 4, 5, 31, 32, 33, 70)},
     "mamba_biases": ({**MAMBA, "use_bias": True, "conv_kernel": 3, "tie_word_embeddings": False}, 37),
     "mamba_plain": ({**MAMBA, "use_conv_bias": False, "expand": 1, "conv_kernel": 2, "time_step_rank": "auto"}, 37),
     "mamba_large_steps": (MAMBA, 37),
-    **{f"mamba2_{length}": (MAMBA2, length) for length in (1, 2, 5, 127, 128, 129, 257)},
+    **{f"mamba2_{length}": (MAMBA2, length) for length in (1, 2, 3, 4, 5, 127, 128, 129, 257)},
     "mamba2_limits": ({**MAMBA2, "time_step_limit": [0.1, 1.5], "use_bias": True}, 37),
     "mamba2_plain": ({**MAMBA2, "n_groups": 1, "use_conv_bias": False, "conv_kernel": 2, "tie_word_embeddings": True}, 37),
     "mamba2_large_steps": (MAMBA2, 37),
     "jamba": (JAMBA, 19),
     "jamba_dense": ({**JAMBA, "num_experts": 1, "num_hidden_layers": 2, "mamba_proj_bias": True,
                      "attn_layer_period": 2, "attn_layer_offset": 1}, 37),
-    "falcon_mamba_2": (FALCON, 2), "falcon_mamba_70": (FALCON, 70),
-    **{f"hymba_{length}": (HYMBA, length) for length in (1, 2, 4, 70)},
+    **{f"jamba_{length}": (JAMBA, length) for length in (1, 2, 4, 31, 32, 33)},
+    **{f"falcon_mamba_{length}": (FALCON, length) for length in (1, 2, 4, 31, 32, 70)},
+    # The window ends, and with the learned tokens before the text the chunk.
+    **{f"hymba_{length}": (HYMBA, length) for length in (1, 2, 4, 6, 7, 28, 29, 30, 70)},
     "hymba_groups": ({**HYMBA, "hidden_size": 48, "num_attention_heads": 4, "num_key_value_heads": 2, "mamba_expand": 3,
                       "num_hidden_layers": 6, "kv_reuse_group": [[0, 1, 2], [4, 5]], "global_attn_idx": [3, 4, 5],
                       "rope_type": None, "mamba_proj_bias": True, "tie_word_embeddings": False, "mamba_d_conv": 3}, 37),
@@ -165,12 +171,12 @@ def train(model, ids, out):
     return out
 
 
-def run(config, length, shifts):
+def run(config, length, shifts, first_shift=0):
     if config["model_type"] != "hymba":
         check_names(make_model(config))
     model = make_model(config, shifts)
     ids = tokens(length, config["vocab_size"])
-    for shift in range(config["vocab_size"]):
+    for shift in range(first_shift, config["vocab_size"]):
         out = train(copy.deepcopy(model), (ids + shift) % config["vocab_size"], {
             "config": config, "length": length, "shift": shift, "step_shift": shifts[0], "rate_shift": shifts[1],
             "parameters": sum(p.numel() for p in model.parameters()), "losses": [], "norms": []})
@@ -180,7 +186,8 @@ def run(config, length, shifts):
 
 
 def shifts_of(name):
-    return LARGE_SHIFTS if name.endswith("large_steps") else HYMBA_SHIFTS if name.startswith("hymba") else SHIFTS
+    small = name.startswith(SMALL_STEPS) and name != "jamba_dense"
+    return LARGE_SHIFTS if name.endswith("large_steps") else SMALL_SHIFTS if small else SHIFTS
 
 
 def main():
@@ -195,7 +202,7 @@ def main():
             lines.append(f'  "{name}": {json.dumps(before[name], separators=(",", ":"))}')
             continue
         with all_in_double():
-            case = run(config, length, shifts_of(name))
+            case = run(config, length, shifts_of(name), FIRST_SHIFTS.get(name, 0))
         print(name, case["losses"], case["norms"], flush=True)
         lines.append(f'  "{name}": {json.dumps(case, separators=(",", ":"))}')
     text = json.dumps(head)[:-1] + ', "cases": {\n' + ",\n".join(lines) + "\n}}\n"
