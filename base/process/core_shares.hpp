@@ -18,7 +18,8 @@ void on_cores(std::size_t count, const Body& body) {
   const std::size_t share = std::max<std::size_t>(1, (count + cores - 1) / cores);
   std::vector<JoinedThread> threads;
   for (std::size_t begin = share; begin < count; begin += share) {
-    threads.emplace_back([&body, begin, end = std::min(begin + share, count)] { body(begin, end); });
+    threads.emplace_back(
+        [&body, begin, end = std::min(begin + share, count)] { body(begin, end); });
   }
   body(std::size_t{0}, std::min(share, count));
 }

@@ -208,8 +208,8 @@ Result<SearchReport> search(const fs::path& checkpoints, bool change_disk, Depth
   const auto candidates = TRAIN_TRY(list_checkpoints(checkpoints));
   SearchReport report;
   for (const Candidate& candidate : candidates) {
-    auto found =
-        depth == Depth::bytes ? verify_checkpoint(candidate.path) : look_at_checkpoint(candidate.path);
+    auto found = depth == Depth::bytes ? verify_checkpoint(candidate.path)
+                                       : look_at_checkpoint(candidate.path);
     if ((!found || !found->whole()) && left > 0 && is_gone(candidate.path)) {
       return search(checkpoints, change_disk, depth, left - 1);  // Its replacement is in place.
     }

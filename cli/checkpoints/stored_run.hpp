@@ -43,9 +43,9 @@ struct StoredRun {
 /// nearest. No checkpoint has a validation loss, so none is the best.
 [[nodiscard]] Result<checkpoint::Candidate> placed_at(const StoredRun& run, std::int64_t step);
 
-/// Checkpoint of `step` or of kBestStep, checked to `depth`, or the newest intact one, found without
-/// changing anything. Errors: (user) none yet, no such step (names the existing ones), none is the
-/// best; (failure) it is damaged.
+/// Checkpoint of `step` or of kBestStep, checked to `depth`, or the newest intact one, found
+/// without changing anything. Errors: (user) none yet, no such step (names the existing ones), none
+/// is the best; (failure) it is damaged.
 [[nodiscard]] Result<checkpoint::FoundCheckpoint> find_checkpoint(
     const StoredRun& run, std::optional<std::int64_t> step,
     checkpoint::Depth depth = checkpoint::Depth::bytes);
