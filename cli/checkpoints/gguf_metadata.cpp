@@ -170,13 +170,17 @@ void add_rope(Maker& maker) {
   } else if (kind == "longrope") {
     const bool llama = maker.architecture() == "llama";
     maker.require(llama || maker.architecture() == "phi3", "rope type longrope");
+    const std::int64_t original =
+        count_of(settings, "original_max_position_embeddings",
+                 count_of(maker.config(), "original_max_position_embeddings", model.max_positions));
     if (llama) {  // For Phi-3 llama.cpp takes the factors without these.
       maker.own("rope.scaling.type", "longrope");
-      maker.count("rope.scaling.original_context_length",
-                  count_of(settings, "original_max_position_embeddings",
-                           count_of(maker.config(), "original_max_position_embeddings",
-                                    model.max_positions)));
+      maker.count("rope.scaling.original_context_length", original);
     }
+    maker.note(fmt::format(
+        "llama.cpp takes this rope's factors for long texts where its context (num_ctx) is larger "
+        "than {} tokens, however long the text is: give it a smaller one for shorter texts",
+        original));
     maker.constant(checkpoint::kGgufRopeTensors[1], divisors_of(settings, "short_factor"));
     maker.constant(checkpoint::kGgufRopeTensors[2], divisors_of(settings, "long_factor"));
     maker.real("rope.scaling.attn_factor", static_cast<double>(rope.factor));
@@ -437,7 +441,13 @@ void add_olmo(Maker& maker) {
     window = std::max(window, own);
   }
   if (window > 0) {
-    maker.real("rope.freq_base_swa", model.ropes.back().theta);
+    // There windowed layers have the base of the others, whatever the file says, and no scaling.
+    maker.require(model.ropes.back().theta == model.ropes.front().theta,
+                  fmt::format("a rope_theta of {} in windowed layers beside {} in others",
+                              model.ropes.back().theta, model.ropes.front().theta));
+    maker.require(
+        rope_settings(model, "sliding_attention").value("rope_type", "default") == "default",
+        "scaled ropes of windowed layers");
     maker.count("attention.sliding_window", window);
     maker.own("attention.sliding_window_pattern", std::move(windowed));
   }
@@ -523,6 +533,9 @@ void add_deepseek(Maker& maker) {
   maker.require(!lite || attention.query_rank == 0,
                 fmt::format("a latent of queries in a model of {} layers", layers.size()));
   maker.require(!attention.bias, "biases of latent attention");
+  maker.require(attention.latent_eps == maker.model().final_norm.eps,
+                fmt::format("norms of latents with an epsilon of {:.6g} beside others of {:.6g}",
+                            attention.latent_eps, maker.model().final_norm.eps));
   add_sizes(maker, attention.heads);
   maker.count("attention.head_count_kv", 1);
   maker.count("attention.q_lora_rank", attention.query_rank);

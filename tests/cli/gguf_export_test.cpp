@@ -430,6 +430,7 @@ TEST_CASE("gguf export: models that llama.cpp computes otherwise are refused by 
     refused(error_with(name, {{"tie_word_embeddings", true}}), "an embedding that is the head");
   }
   refused(error_with("gemma2", {{"tie_word_embeddings", false}}), "a head of its own");
+  refused(error_with("deepseek3", {{"rms_norm_eps", 1e-5}}), "norms of latents with an epsilon");
   refused(error_with("olmoe", {{"num_key_value_heads", 1}}), "heads that share keys");
   for (const char* name : {"qwen2", "qwen2_moe", "olmo2", "phi3"}) {
     INFO(name);
@@ -454,6 +455,27 @@ TEST_CASE("gguf export: models that llama.cpp computes otherwise are refused by 
   refused(metadata_error(yarn.dump()), "truncate");
 }
 
+TEST_CASE("gguf export: the ropes of OLMo 3's windowed layers are those that llama.cpp computes",
+          "[cli][gguf_export]") {
+  const auto with_theta = [](double theta, const char* kind) {
+    Json config = config_of("olmo3_yarn");
+    config.erase("rope_theta");
+    config.erase("rope_scaling");
+    const Json plain = {{"rope_type", "default"}, {"rope_theta", 5000.0}};
+    config["rope_parameters"] = {{"full_attention", plain}, {"sliding_attention", plain}};
+    config["rope_parameters"][kind]["rope_theta"] = theta;
+    return config;
+  };
+  REQUIRE(metadata_error(with_theta(5000.0, "full_attention").dump()) == "written");
+  for (const char* kind : {"full_attention", "sliding_attention"}) {
+    INFO(kind);
+    CHECK(metadata_error(with_theta(77.0, kind).dump()).find("rope_theta") != std::string::npos);
+  }
+  Json scaled = with_theta(5000.0, "full_attention");
+  scaled["rope_parameters"]["sliding_attention"].update({{"rope_type", "linear"}, {"factor", 4.0}});
+  CHECK(metadata_error(scaled.dump()).find("scaled ropes of windowed layers") != std::string::npos);
+}
+
 TEST_CASE("gguf export: factors for long contexts are named for Llama's family, as llama.cpp asks",
           "[cli][gguf_export]") {
   const std::vector<double> factors(6, 2.0);
@@ -476,6 +498,9 @@ TEST_CASE("gguf export: factors for long contexts are named for Llama's family, 
     CHECK(has("rope.scaling.type") == named);
     CHECK(has("rope.scaling.original_context_length"));
     CHECK(made->constants.size() == 2);
+    CHECK(std::ranges::any_of(made->notes, [](const std::string& note) {
+      return note.find("is larger than 64 tokens") != std::string::npos;
+    }));
   }
   Json other = config_of("qwen2");
   other["rope_scaling"] = {{"rope_type", "longrope"},

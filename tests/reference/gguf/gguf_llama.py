@@ -12,7 +12,7 @@ llama_model_quantize makes of the F32 file: the type of each tensor, and errors 
 smollm2: logits and greedy text of 20 prompts of the published model, with those of the program.
 
 What the program says that llama.cpp does otherwise is left out: texts longer than a window that it does not
-read, the epsilon of a FalconMamba's inner norms, bounds of GPT-OSS's yarn, letters that a tokenizer normalises.
+read, texts of a longrope that are shorter than its first context in a larger one, the epsilon of a FalconMamba's inner norms, bounds of GPT-OSS's yarn, letters that a tokenizer normalises.
 The GELU of the reference is a table of float16, as llama.cpp's. Each case runs in a process of its own:
 llama.cpp ends the process where it finds a file impossible.
 """
@@ -76,12 +76,16 @@ SHAPES = {
 }
 
 
+# Where the factors of a longrope for long texts begin: below this llama.cpp has no context.
+SMALLEST_CONTEXT = 256
+
+
 class Refused(RuntimeError):
     """The program's line."""
 
 
 def convert(program, directory, out, dtype="fp32", *more):
-    """The file, and the longest text of which llama.cpp computes the same."""
+    """The file, the tokens of a text that llama.cpp computes alike, and where factors for long texts begin, or 0."""
     done = subprocess.run([program, "convert", directory, "--format", "gguf", "--dtype", dtype, "--out", out, *more],
                           capture_output=True, text=True)
     if done.returncode:
@@ -90,7 +94,9 @@ def convert(program, directory, out, dtype="fp32", *more):
             raise Refused(lines[0])
         raise RuntimeError(f"exit code {done.returncode}: {lines}")
     window = re.search(r"texts of more than (\d+) tokens", done.stderr)
-    return next(out.glob("*.gguf")), min(TOKENS, int(window[1])) if window else TOKENS
+    longer = re.search(r"\(num_ctx\) is larger than (\d+) tokens", done.stderr)
+    tokens = max(TOKENS, int(longer[1]) + 1) if longer and int(longer[1]) < SMALLEST_CONTEXT else TOKENS
+    return next(out.glob("*.gguf")), min(tokens, int(window[1])) if window else tokens, int(longer[1]) if longer else 0
 
 
 def gelu_of_table(x):
@@ -121,7 +127,7 @@ def logits_there(directory, ids):
     with torch.no_grad():
         try:
             return model(input_ids=torch.tensor([ids])).logits[0].numpy()
-        except TypeError:  # a config.json that it reads, and cannot compute
+        except (TypeError, RuntimeError):  # a config.json that it reads, and cannot compute
             return None
 
 
@@ -130,8 +136,31 @@ def apart(ours, theirs):
     return float(numpy.abs(ours - theirs).max() / numpy.abs(theirs).max())
 
 
+def with_later_context(config):
+    """The same longrope, whose factors for short texts reach beyond TOKENS and llama.cpp's smallest context."""
+    inside = {key: {**config[key], "original_max_position_embeddings": SMALLEST_CONTEXT}
+              for key in ("rope_parameters", "rope_scaling")
+              if "original_max_position_embeddings" in (config.get(key) or {})}
+    return {**config, **inside, **({} if inside else {"original_max_position_embeddings": SMALLEST_CONTEXT})}
+
+
 def compare_logits(program, directory, work, *more):
-    file, length = convert(program, directory, work / "out", "fp32", *more)
+    """Where a rope has factors for short and for long texts, both."""
+    same, what, longer = compare_once(program, directory, work / "out", *more)
+    if not longer or longer >= SMALLEST_CONTEXT or not same:
+        return same, what
+    path = directory / "config.json"
+    path.write_text(json.dumps(with_later_context(json.loads(path.read_text()))))
+    again, also, longer = compare_once(program, directory, work / "later", *more)
+    if longer != SMALLEST_CONTEXT:
+        raise RuntimeError(f"factors for long texts begin at {longer}")
+    return again, max(what, also, key=float) if again else also
+
+
+def compare_once(program, directory, out, *more):
+    file, length, longer = convert(program, directory, out, "fp32", *more)
+    if length <= longer < SMALLEST_CONTEXT:  # A window is shorter than what factors for long texts are for.
+        return True, "0.0", longer
     path = directory / "config.json"
     config = json.loads(path.read_text())
     change = NOTED.get(config["model_type"])
@@ -141,9 +170,10 @@ def compare_logits(program, directory, work, *more):
     ids = [draw.randrange(3, config["vocab_size"]) for _ in range(length)]
     expected = logits_there(directory, ids)
     if expected is None:
-        return None, "transformers does not read it"
-    found = apart(llama_library.Model(file).logits(ids), expected)
-    return found <= NEAR, f"{found:.1e}"
+        return None, "transformers does not read it", longer
+    context = {"context": SMALLEST_CONTEXT} if longer >= SMALLEST_CONTEXT else {}
+    found = apart(llama_library.Model(file, **context).logits(ids), expected)
+    return found <= NEAR, f"{found:.1e}", longer
 
 
 def compare_model(program, name, work):
@@ -227,7 +257,7 @@ def compare_words(program, name, work):
     tokenizer = tokenizer_sweep.TOKENIZERS[name](work)
     (work / "model").mkdir()
     try:
-        file, _ = convert(program, directory_of(tokenizer, work / "model"), work / "out")
+        file, *_ = convert(program, directory_of(tokenizer, work / "model"), work / "out")
     except Refused as error:
         return None, str(error).rsplit(": ", 1)[-1]
     model = llama_library.Model(file, words_alone=True)
@@ -259,7 +289,7 @@ def compare_types(program, name, work):
         ours = read(convert(program, work / "model", work / "ours", "q4_k_m", "--no-tokenizer")[0])[1]
     except Refused as error:
         return None, str(error)
-    plain, _ = convert(program, work / "model", work / "plain", "fp32", "--no-tokenizer")
+    plain, *_ = convert(program, work / "model", work / "plain", "fp32", "--no-tokenizer")
     llama_library.quantise(plain, work / "theirs.gguf", "Q4_K_M")
     theirs, values = read(work / "theirs.gguf")[1], read(plain)[1]
     wrong, worst = [], 0.0
