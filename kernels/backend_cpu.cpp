@@ -42,9 +42,9 @@ constexpr std::array<ProductShape, 3> kShapes = {
 /// may be shared, so one shape at one time says little. A shape that would take longer than the
 /// rest of `seconds` is skipped.
 double best_gemm_flops(cpu::Product product, int threads, double seconds) {
-  const std::vector<float> a(2048 * 1024, 0.5F);
-  const std::vector<float> b(1024 * 3072, 0.25F);
-  std::vector<float> c(2048 * 3072);
+  const std::vector<float> a(std::size_t{2048} * 1024, 0.5F);
+  const std::vector<float> b(std::size_t{1024} * 3072, 0.25F);
+  std::vector<float> c(std::size_t{2048} * 3072);
   const auto multiply = [&](const ProductShape& shape) {
     product({.a = a.data(),
              .b = b.data(),

@@ -46,6 +46,8 @@ def commands(build, folders):
     """The compile commands: a unity file's is for all that it includes, or for each that lies in the folders."""
     found = {}
     for entry in json.loads((build / "compile_commands.json").read_text()):
+        if entry["file"].endswith(".cu"):
+            continue  # of a CUDA that it does not read
         path = pathlib.Path(entry["file"])
         unity = path.name.startswith("unity_") and path.is_file()
         sources = INCLUDE.findall(path.read_text()) if unity else [str(path)]
@@ -58,10 +60,20 @@ def commands(build, folders):
     return found
 
 
+def version(program):
+    """Its first number; 0: there is no such program."""
+    if shutil.which(program) is None:
+        return 0
+    said = re.search(r"version (\d+)", subprocess.run([program, "--version"], capture_output=True, text=True).stdout)
+    return int(said[1]) if said else 0
+
+
 def main():
-    program = shutil.which("clang-tidy-16") or shutil.which("clang-tidy")
-    if len(sys.argv) < 2 or program is None:
-        sys.exit(__doc__ if program else "tidy.py: no clang-tidy of version 16 or later; apt-get install clang-tidy-16")
+    if len(sys.argv) < 2:
+        sys.exit(__doc__)
+    program = next((name for name in ("clang-tidy-16", "clang-tidy") if version(name) >= 16), None)
+    if program is None:
+        sys.exit("tidy.py: no clang-tidy of version 16 or later; apt-get install clang-tidy-16")
     build = pathlib.Path(sys.argv[1]).resolve()
     found = commands(build, sys.argv[2:] or product_folders())
     database = build / "tidy"

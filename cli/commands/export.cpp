@@ -114,7 +114,7 @@ Status describe_gguf_lora(checkpoint::ExportRequest& request, const configs::Run
 /// Writes the adapters alone.
 Result<checkpoint::ExportReport> write_adapters(checkpoint::ExportRequest request,
                                                 const configs::RunConfig& config,
-                                                engine::ModelSpec model,
+                                                const engine::ModelSpec& model,
                                                 const checkpoint::FoundCheckpoint& found,
                                                 const ExportOptions& options) {
   const bool gguf = options.format == "gguf-lora";
@@ -135,10 +135,10 @@ Result<checkpoint::ExportReport> write_format(const checkpoint::ExportRequest& r
                                               const engine::ModelSpec& model,
                                               const checkpoint::FoundCheckpoint& found,
                                               const ExportOptions& options) {
-  const bool adapters = options.format == "peft" || options.format == "gguf-lora";
-  const auto write = adapters                   ? write_adapters
-                     : options.format == "gguf" ? write_gguf
-                                                : write_model;
+  if (options.format == "peft" || options.format == "gguf-lora") {
+    return write_adapters(request, config, model, found, options);
+  }
+  const auto write = options.format == "gguf" ? write_gguf : write_model;
   return write(request, config, model, found, options);
 }
 

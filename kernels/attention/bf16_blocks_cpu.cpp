@@ -60,8 +60,9 @@ template <int vectors>
 void pair_columns(const PairProduct& p, std::int64_t j) {
   constexpr int tile_rows = 6;
   constexpr int few_rows = 4;
+  constexpr std::int64_t two_tiles = std::int64_t{2} * few_rows;
   std::int64_t i = p.scores ? std::clamp<std::int64_t>(j - p.seen, 0, p.m) : 0;
-  for (; i + tile_rows <= p.m && p.m - i != 2 * few_rows; i += tile_rows) {
+  for (; i + tile_rows <= p.m && p.m - i != two_tiles; i += tile_rows) {
     pair_tile<tile_rows, vectors>(p, i, j);
   }
   for (; i + few_rows <= p.m; i += few_rows) {

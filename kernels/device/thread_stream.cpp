@@ -31,7 +31,8 @@ class ThreadStream final : public Stream {
     TRAIN_CHECK(threads >= 1, "a stream needs at least one thread, not {}", threads);
     const SignalsBlocked blocked;
     thread_ = JoinedThread([this] { run(); });
-    pthread_setname_np(thread_.native_handle(), name.substr(0, max_thread_name).c_str());
+    name.resize(std::min(name.size(), max_thread_name));
+    pthread_setname_np(thread_.native_handle(), name.c_str());
   }
 
   ~ThreadStream() override {
