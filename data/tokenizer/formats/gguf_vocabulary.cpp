@@ -9,6 +9,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <ranges>
 #include <set>
 #include <string_view>
 #include <utility>
@@ -436,6 +437,35 @@ void note_differences(const json& tokenizer, GgufVocabulary& made) {
   }
 }
 
+/// Texts of tokens that llama.cpp takes for control tokens whatever the file says: ends of texts,
+/// and places of code around a gap.
+constexpr std::string_view kTakenForControl =
+    "<|eot_id|> <|im_end|> <|end|> <|return|> <|call|> <|flush|> <|calls|> <end_of_turn> "
+    "<|endoftext|> <|end_of_text|> </s> <|eom_id|> <EOT> _<EOT> [EOT] [EOS] <end_of_utterance> "
+    "<eos> <turn|> <|tool_response> <\uFF5Cend\u2581of\u2581sentence\uFF5C> [e~[ <|fim_prefix|> "
+    "<fim-prefix> <fim_prefix> <\uFF5Cfim\u2581begin\uFF5C> <PRE> \u2581<PRE> <|code_prefix|> "
+    "<|prefix|> <|fim_suffix|> <fim-suffix> <fim_suffix> <\uFF5Cfim\u2581hole\uFF5C> <SUF> "
+    "\u2581<SUF> <|code_suffix|> <|suffix|> <|fim_middle|> <fim-middle> <fim_middle> "
+    "<\uFF5Cfim\u2581end\uFF5C> <MID> \u2581<MID> <|code_middle|> <|middle|> <|fim_pad|> <fim-pad> "
+    "<fim_pad> <PAD> [PAD] <|fim_repo|> <|repo_name|> <fim-repo> <REPO> <reponame> <|file_sep|>";
+
+/// Notes of tokens that are ordinary here and end or steer texts there.
+void note_taken_for_control(const Tokens& tokens, GgufVocabulary& made) {
+  std::set<std::string_view> taken;
+  for (const auto one : std::views::split(kTakenForControl, ' ')) {
+    taken.emplace(one.begin(), one.end());
+  }
+  for (std::size_t id = 0; id < tokens.texts.size(); ++id) {
+    const bool ordinary = tokens.types[id] == kNormal || tokens.types[id] == kUserDefined;
+    if (ordinary && taken.contains(tokens.texts[id])) {
+      made.notes.push_back(fmt::format(
+          "llama.cpp takes the ordinary token \"{}\" of this tokenizer for a control token: a text "
+          "that says it is cut there, and may end there",
+          tokens.texts[id]));
+    }
+  }
+}
+
 /// Tokens and merges of a byte-level tokenizer.json.
 Result<GgufVocabulary> byte_level(const Sources& sources, Tokens& tokens) {
   const json& model = json_member(sources.tokenizer, "model");
@@ -477,6 +507,12 @@ Result<GgufVocabulary> byte_level(const Sources& sources, Tokens& tokens) {
   made.fields.push_back({"tokenizer.ggml.token_type", tokens.types});
   made.fields.push_back({"tokenizer.ggml.merges", std::move(merges)});
   note_differences(sources.tokenizer, made);
+  note_taken_for_control(tokens, made);
+  if (splitting == std::string_view("gpt-4o")) {
+    made.notes.emplace_back(
+        "llama.cpp tells small letters from capitals in ASCII alone: words in which those of other "
+        "alphabets take turns are other tokens there");
+  }
   return made;
 }
 
@@ -549,6 +585,7 @@ Result<GgufVocabulary> sentencepiece(const Sources& sources, const std::string& 
   made.fields.push_back({"tokenizer.ggml.token_type", tokens.types});
   made.fields.push_back({"tokenizer.ggml.add_space_prefix", model.rules.add_dummy_prefix});
   note_differences(model, made);
+  note_taken_for_control(tokens, made);
   return made;
 }
 

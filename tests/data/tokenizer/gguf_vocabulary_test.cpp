@@ -219,17 +219,27 @@ TEST_CASE("gguf vocabulary: words taken whole are merged where merges make every
 
 TEST_CASE("gguf vocabulary: texts that llama.cpp reads otherwise are noted",
           "[data][gguf_vocabulary]") {
-  const auto notes_of = [](std::string_view name) {
+  const auto notes_with = [](const json& file) {
     std::string all;
-    for (const std::string& note :
-         vocabulary_of(json_files(fixture_named(name).at("file")), kRows).notes) {
+    for (const std::string& note : vocabulary_of(json_files(file), kRows + 1000).notes) {
       all += note + "\n";
     }
     return all;
   };
+  const auto notes_of = [&](std::string_view name) {
+    return notes_with(fixture_named(name).at("file"));
+  };
   CHECK(notes_of("gpt2").empty());
   CHECK(notes_of("qwen2").find("combining") != std::string::npos);
   CHECK(notes_of("marked").find("spaces beside them") != std::string::npos);
+  CHECK(notes_of("o200k").find("capitals in ASCII alone") != std::string::npos);
+  json file = fixture_named("gpt2").at("file");
+  json& vocab = file["model"]["vocab"];
+  vocab["</s>"] = vocab.size() + 200;
+  CHECK(notes_with(file).find("the ordinary token \"</s>\"") != std::string::npos);
+  file["added_tokens"].push_back(
+      {{"id", vocab.at("</s>")}, {"content", "</s>"}, {"special", true}, {"normalized", false}});
+  CHECK(notes_with(file).empty());
 }
 
 TEST_CASE("gguf vocabulary: SentencePiece's pieces come back, and other ways of it are refused",

@@ -149,6 +149,8 @@ def pieces_of_gguf(folder, file):
     model = sentencepiece_model_pb2.ModelProto()
     columns = [fields[f"tokenizer.ggml.{key}"].contents() for key in ("tokens", "scores", "token_type")]
     for text, score, kind in zip(*columns, strict=True):
+        # The file has spaces in pieces that no merge makes, where the model has marks.
+        text = text.replace(" ", "\u2581") if kind == 4 else text
         model.pieces.add(piece=text, score=score, type=2 if text == "<unk>" else kind)
     model.trainer_spec.model_type = 2
     model.trainer_spec.byte_fallback = True
