@@ -510,8 +510,8 @@ Result<GgufVocabulary> byte_level(const Sources& sources, Tokens& tokens) {
   note_taken_for_control(tokens, made);
   if (splitting == std::string_view("gpt-4o")) {
     made.notes.emplace_back(
-        "llama.cpp tells small letters from capitals in ASCII alone: words in which those of other "
-        "alphabets take turns are other tokens there");
+        "llama.cpp tells small letters from capitals in ASCII alone, and takes combining marks for "
+        "no letters: words of other alphabets may be other tokens there");
   }
   return made;
 }
