@@ -545,6 +545,16 @@ void note_differences(const SentencePieceModel& model, GgufVocabulary& made) {
         "llama.cpp puts a space behind each token that no merge makes, before text: such texts are "
         "other tokens there");
   }
+  const bool spaces = std::any_of(model.pieces.begin(), model.pieces.end(), [](const auto& piece) {
+    return piece.type == SentencePieceModel::PieceType::user_defined &&
+           piece.text.find(kSpaceMark) != std::string_view::npos;
+  });
+  if (spaces) {
+    made.notes.emplace_back(
+        "llama.cpp tells spaces from the mark \"\u2581\" (U+2581) that stands for them: texts with "
+        "it "
+        "are other tokens there");
+  }
   if (!model.byte_fallback) {
     made.notes.emplace_back(
         "llama.cpp fails at characters that have no token, as this tokenizer has none for bytes");

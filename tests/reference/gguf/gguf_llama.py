@@ -276,7 +276,8 @@ def of_other_alphabets(text):
 def left_out(notes, tokenizer, text, ids):
     """Whether the program says that llama.cpp has other tokens for the text, or fails."""
     taken = re.findall(r'takes the ordinary token "([^"]+)"', notes)
-    return (any(one in text for one in taken) or "words of other alphabets may be" in notes and of_other_alphabets(text)
+    return (any(one in text for one in taken) or "U+2581" in notes and "\u2581" in text
+            or "words of other alphabets may be" in notes and of_other_alphabets(text)
             or "fails at characters that have no token" in notes and not plain_pieces(tokenizer.processor, text, ids))
 
 
