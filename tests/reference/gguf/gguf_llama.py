@@ -62,10 +62,8 @@ WORDS = {True: "same", False: "DIFFERENT", None: "left out"}
 
 
 def truncated(config):
-    """The key of GPT-OSS's rope, which is a yarn where nothing says another, with rounded bounds."""
-    key = next((key for key in ("rope_parameters", "rope_scaling") if config.get(key)), "rope_parameters")
-    settings = config.get(key) or transformers.GptOssConfig().rope_parameters
-    return {key: {**settings, "truncate": True}}
+    """GPT-OSS's rope, which is a yarn where nothing says another, with rounded bounds."""
+    return {"rope_parameters": {**transformers.GptOssConfig(**config).rope_parameters, "truncate": True}}
 
 
 # Changes of a config.json after which the program's note about llama.cpp no longer applies.
