@@ -57,6 +57,7 @@ NEAR = 1e-3
 ALLOWED = 1.01
 TOKENS = 100
 TEXTS = 10000
+SMALLEST_CONTEXT = 256  # of llama.cpp, in tokens
 SKIPPED, PARTS = 77, ("configs", "ids", "types", "smollm2")
 WORDS = {True: "same", False: "DIFFERENT", None: "left out"}
 
@@ -81,10 +82,6 @@ SHAPES = {
     "biases of MLPs": {"mlp_bias": True},
     "no norms of heads": {"use_qk_norm": False},
 }
-
-
-# Where the factors of a longrope for long texts begin: below this llama.cpp has no context.
-SMALLEST_CONTEXT = 256
 
 
 class Refused(RuntimeError):
@@ -147,10 +144,11 @@ def apart(ours, theirs):
 
 def with_later_context(config):
     """The same longrope, whose factors for short texts reach beyond TOKENS and llama.cpp's smallest context."""
-    inside = {key: {**config[key], "original_max_position_embeddings": SMALLEST_CONTEXT}
-              for key in ("rope_parameters", "rope_scaling")
-              if "original_max_position_embeddings" in (config.get(key) or {})}
-    return {**config, **inside, **({} if inside else {"original_max_position_embeddings": SMALLEST_CONTEXT})}
+    later = {"original_max_position_embeddings": SMALLEST_CONTEXT}
+    changes = {key: {**config[key], **later} for key in ("rope_parameters", "rope_scaling")
+               if "original_max_position_embeddings" in (config.get(key) or {})}
+    outside = "original_max_position_embeddings" in config or not changes  # Phi-3 has both.
+    return {**config, **changes, **(later if outside else {})}
 
 
 def compare_logits(program, directory, work, *more):
