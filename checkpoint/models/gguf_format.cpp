@@ -8,7 +8,6 @@
 #include <charconv>
 #include <iterator>
 #include <optional>
-#include <thread>
 #include <utility>
 
 #include "base/check.hpp"

@@ -203,6 +203,13 @@ std::int64_t window_of(Maker& maker, const std::function<bool(std::size_t)>& win
   return window;
 }
 
+/// Refuses a scaled rope of windowed layers, which llama.cpp scales in none.
+void check_windowed_rope(Maker& maker) {
+  const Json settings = rope_settings(maker.model(), "sliding_attention");
+  maker.require(settings.value("rope_type", "default") == "default",
+                "scaled ropes of windowed layers");
+}
+
 bool every_layer(std::size_t /*layer*/) { return true; }
 
 /// Period of windowed layers: the last of `period` sees all.
@@ -401,9 +408,7 @@ void add_gemma3(Maker& maker) {
   add_decoder(maker);
   check_output(maker);
   maker.real("rope.freq_base_swa", model.ropes.back().theta);
-  maker.require(
-      rope_settings(model, "sliding_attention").value("rope_type", "default") == "default",
-      "scaled ropes of windowed layers");
+  check_windowed_rope(maker);
   const std::int64_t window = window_of(maker, but_every(6));
   maker.count("attention.sliding_window", window);
   if (model.logit_softcap > 0.0F) {
@@ -445,9 +450,7 @@ void add_olmo(Maker& maker) {
     maker.require(model.ropes.back().theta == model.ropes.front().theta,
                   fmt::format("a rope_theta of {} in windowed layers beside {} in others",
                               model.ropes.back().theta, model.ropes.front().theta));
-    maker.require(
-        rope_settings(model, "sliding_attention").value("rope_type", "default") == "default",
-        "scaled ropes of windowed layers");
+    check_windowed_rope(maker);
     maker.count("attention.sliding_window", window);
     maker.own("attention.sliding_window_pattern", std::move(windowed));
   }

@@ -139,7 +139,7 @@ Result<std::vector<checkpoint::FoundCheckpoint>> newest(const MergeOptions& opti
   }
   std::vector<checkpoint::FoundCheckpoint> found;
   for (std::size_t i = 0; i < wanted; ++i) {
-    // What is summed is verified as it is read, of each checkpoint a third.
+    // Readers of weights verify what they read, a third of each checkpoint.
     found.push_back(TRAIN_TRY(find_checkpoint(run, placed[i].step, checkpoint::Depth::files)));
   }
   return found;
