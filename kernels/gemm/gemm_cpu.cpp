@@ -7,6 +7,7 @@
 #include "kernels/gemm/gemm_grid.hpp"
 #include "kernels/gemm/gemm_pieces.hpp"
 #include "kernels/gemm/matmul.hpp"
+#include "kernels/gemm/transposed_gemm.hpp"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/gemm/gemm_cpu.cpp"
@@ -46,33 +47,6 @@ constexpr std::int64_t tiles_at_once(std::int64_t rows, std::int64_t k) {
 
 HWY_BEFORE_NAMESPACE();
 namespace train::kernels::cpu::HWY_NAMESPACE {
-
-/// Calls body(column, columns, vectors) for the panels of `columns` columns: as wide as a tile; at
-/// the end twice two vectors instead of three and one, which would not saturate the FMA units.
-template <class Body>
-HWY_INLINE void each_panel(std::int64_t columns, const Body& body) {
-  std::int64_t column = 0;
-  while (column < columns) {
-    const std::int64_t left = columns - column;
-    const std::int64_t vectors = divide_up(left, kLanes);
-    const std::int64_t taken = vectors == 4 ? 2 : std::min<std::int64_t>(vectors, kTileVectors);
-    const std::int64_t width = std::min(left, taken * kLanes);
-    if (taken == kTileVectors) {
-      body(column, width, std::integral_constant<int, kTileVectors>());
-    } else if (taken == 2) {
-      body(column, width, std::integral_constant<int, 2>());
-    } else {
-      body(column, width, std::integral_constant<int, 1>());
-    }
-    column += width;
-  }
-}
-
-/// Start of the panel of a row of op(A) or a column of op(B). One row of it stays empty: panels a
-/// multiple of 4096 bytes apart would map to the same cache sets.
-constexpr std::int64_t panel_at(std::int64_t index, std::int64_t depth) {
-  return index * (depth + 1);
-}
 
 /// Packs a panel of B, unless the first tile packs it on the way.
 template <int vectors>
@@ -288,6 +262,8 @@ Grid divide(const MatmulParams& p, int threads) { return cheapest_grid(p, kCosts
 void multiply(const ProductPiece& one, const ProductPiece* next) {
   if (has_few_rows(one.product)) {
     matmul_few_rows_piece(one.product, one.piece);
+  } else if (is_transposed(one.product)) {
+    matmul_transposed_piece(one, next);
   } else {
     HWY_DYNAMIC_DISPATCH(multiply_piece)(one.product, one.piece, next);
   }
@@ -308,10 +284,12 @@ void matmul(const MatmulParams& p, int threads) {
     matmul_few_rows(p, threads);
     return;
   }
-  const auto multiply = HWY_DYNAMIC_DISPATCH(multiply_piece);
   const Grid grid = cheapest_grid(p, kCosts, threads);
-  parallel_shares(threads, grid.count(),
-                  [&](std::int64_t i, int) { multiply(p, grid.piece(p, i), nullptr); });
+  parallel_shares(threads, grid.count(), [&](std::int64_t i, int) {
+    const ProductPiece after{.product = p, .piece = grid.piece(p, i + 1)};
+    multiply({.product = p, .piece = grid.piece(p, i)},
+             is_transposed(p) && i + 1 < grid.count() ? &after : nullptr);
+  });
 }
 
 }  // namespace train::kernels::cpu

@@ -31,6 +31,33 @@ constexpr int kTileVectors = HWY_TARGET == HWY_AVX3 ? 3 : 2;
 constexpr int kFewTileRows = 4;  ///< Tile height for the remaining rows at the end.
 constexpr std::int64_t kSteps = 16;
 
+/// Calls body(column, columns, vectors) for the panels of `columns` columns: as wide as a tile; at
+/// the end twice two vectors instead of three and one, which would not saturate the FMA units.
+template <class Body>
+HWY_INLINE void each_panel(std::int64_t columns, const Body& body) {
+  std::int64_t column = 0;
+  while (column < columns) {
+    const std::int64_t left = columns - column;
+    const std::int64_t vectors = divide_up(left, kLanes);
+    const std::int64_t taken = vectors == 4 ? 2 : std::min<std::int64_t>(vectors, kTileVectors);
+    const std::int64_t width = std::min(left, taken * kLanes);
+    if (taken == kTileVectors) {
+      body(column, width, std::integral_constant<int, kTileVectors>());
+    } else if (taken == 2) {
+      body(column, width, std::integral_constant<int, 2>());
+    } else {
+      body(column, width, std::integral_constant<int, 1>());
+    }
+    column += width;
+  }
+}
+
+/// Start of the panel of a row of op(A) or a column of op(B). One row of it stays empty: panels a
+/// multiple of 4096 bytes apart would map to the same cache sets.
+constexpr std::int64_t panel_at(std::int64_t index, std::int64_t depth) {
+  return index * (depth + 1);
+}
+
 /// Writes one row of a panel: `count` elements, then zeros up to `vectors` vectors.
 template <int vectors>
 HWY_INLINE void pack_row(const float* from, std::int64_t count, float* to) {

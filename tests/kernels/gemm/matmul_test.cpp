@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <string>
 #include <tuple>
 
@@ -106,6 +107,25 @@ TEST_CASE("matmul: an element is one chain after the other, whatever the tiles t
       CAPTURE(t.name());
       // The gaps between the rows of C are compared as well: nobody may write there.
       REQUIRE(product(t, 2) == chains(t));
+    }
+  }
+}
+
+TEST_CASE("matmul: an element is such chains in products whose smaller operand alone is rearranged",
+          "[kernels][matmul]") {
+  for (const bool avx512 : {true, false}) {
+    std::optional<test::WithoutAvx512> narrow;
+    if (!avx512) {
+      narrow.emplace();
+    }
+    for (const std::int64_t m : {9, 16, 17, 31, 32, 47, 49, 64, 65}) {
+      for (const auto& [n, k] : {std::tuple{48, 5}, {49, 385}, {97, 48}, {151, 770}}) {
+        const Case t{.m = m, .n = n, .k = k, .transpose_b = true, .slack = 3};
+        CAPTURE(avx512, t.name());
+        const Values expected = chains(t);
+        REQUIRE(product(t, 1) == expected);
+        REQUIRE(product(t, 3) == expected);
+      }
     }
   }
 }
