@@ -31,8 +31,7 @@ bool actors_end(caf::actor_system& system, bool failed) {
     system.await_all_actors_done();
     return true;
   }
-  // CAF marks an actor as awake before it queues it, and does not take that back where the queue
-  // gets no memory: such an actor never runs again.
+  // An actor may wait for a message that what has failed did not send.
   constexpr std::chrono::seconds kPatience{5};
   constexpr std::chrono::milliseconds kBetweenLooks{2};
   const auto deadline = std::chrono::steady_clock::now() + kPatience;

@@ -14,7 +14,8 @@ enum class StreamKind : std::uint8_t {
   inline_,  ///< Inside enqueue(): tests on the deterministic scheduler.
 };
 
-/// Host stream `name`.
+/// Host stream `name`. A failure ends the process, by std::terminate, until on_failure() sets
+/// another handler; likewise for the others below.
 [[nodiscard]] std::unique_ptr<kernels::Stream> make_stream(StreamKind kind, const char* name,
                                                            int threads = 1);
 

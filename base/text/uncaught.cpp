@@ -164,11 +164,16 @@ void end_in_initializers() {
   std::abort();
 }
 
-/// Ends a process whose library's initializer has written to what it asked for and did not get, as
-/// that of CUDA's runtime does. Any other fault happens again, with its usual end.
+/// True before report_uncaught(): libraries' initializers take memory, not always by `new`.
+bool initializing = true;
+
+/// Ends a process whose library has used what it asked for and did not get: the initializer of
+/// CUDA's runtime, a JSON object that nlohmann's library has begun to make. Any other fault happens
+/// again, with its usual end.
 void end_at_null(int /*signal*/, siginfo_t* info, void* /*context*/) {
   constexpr std::uintptr_t kFirstPages = 1 << 16;
-  if (reinterpret_cast<std::uintptr_t>(info->si_addr) < kFirstPages) {
+  if ((initializing || memory_ran_out) &&
+      reinterpret_cast<std::uintptr_t>(info->si_addr) < kFirstPages) {
     say_out_of_memory();
     std::_Exit(kExitFailure);
   }
@@ -181,19 +186,26 @@ constexpr bool kToldBySanitizer = true;  ///< Faults are the sanitizer's to tell
 constexpr bool kToldBySanitizer = false;
 #endif
 
-[[gnu::section(".preinit_array"), gnu::used]] void (*const kBeforeLibraries)() = [] {
-  std::set_terminate(end_in_initializers);
+void watch_faults() {
   if constexpr (!kToldBySanitizer) {
     struct sigaction faults = {};
     faults.sa_sigaction = end_at_null;
     faults.sa_flags = SA_SIGINFO;
     ::sigaction(SIGSEGV, &faults, nullptr);
   }
+}
+
+[[gnu::section(".preinit_array"), gnu::used]] void (*const kBeforeLibraries)() = [] {
+  std::set_terminate(end_in_initializers);
+  watch_faults();
 };
 
-/// Leaves faults to their usual end: from here on they are not a lack of memory.
-void leave_faults() {
-  if constexpr (!kToldBySanitizer) {
+/// Leaves faults to their usual end, unless memory has run out before and the end is an exit code.
+void leave_faults(UncaughtEnd end) {
+  initializing = false;
+  if (end == UncaughtEnd::exit_code) {
+    watch_faults();
+  } else if constexpr (!kToldBySanitizer) {
     std::signal(SIGSEGV, SIG_DFL);
   }
 }
@@ -246,7 +258,7 @@ std::string exception_text(const std::exception_ptr& error) {
 }
 
 void report_uncaught(std::string who, UncaughtEnd end) {
-  leave_faults();
+  leave_faults(end);
   reported() = {.who = std::move(who), .end = end};
   std::set_new_handler(note_and_throw);
   std::set_terminate(end_with_a_line);

@@ -8,6 +8,7 @@
 
 #include "actors/messages/message_types.hpp"
 #include "actors/system/float_mode_hook.hpp"
+#include "actors/system/run_queue.hpp"
 #include "base/check.hpp"
 
 namespace train::actors {
@@ -27,8 +28,7 @@ std::chrono::milliseconds lost_after() {
 
 ControlConfig::ControlConfig() {
   load<caf::io::middleman>();
-  // "sharing" sleeps while "stealing" would poll; the compute threads need the cores.
-  set("scheduler.policy", caf::atom("sharing"));
+  use_run_queue(*this);
   set("scheduler.max-threads", std::size_t{1});
   set("middleman.workers", std::size_t{0});  // Messages are small: the network thread deserialises
                                              // them.

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "actors/system/float_mode_hook.hpp"
+#include "actors/system/run_queue.hpp"
 #include "base/process/host_name.hpp"
 #include "base/text/log.hpp"
 #include "checkpoint/format/reference_file.hpp"
@@ -216,9 +217,8 @@ Result<std::vector<RankContext>> make_local_ranks(const run::RunPlan& plan,
 }
 
 void set_up_handlers(caf::actor_system_config& config) {
-  // One worker keeps up, and the compute threads keep the cores; "sharing" sleeps where "stealing"
-  // would poll.
-  config.set("scheduler.policy", caf::atom("sharing"));
+  use_run_queue(config);
+  // One worker keeps up, and the compute threads keep the cores.
   config.set("scheduler.max-threads", std::size_t{1});
   keep_float_mode(config);
 }

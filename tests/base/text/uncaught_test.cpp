@@ -13,9 +13,8 @@
 #include <thread>
 
 #include "base/text/terminal.hpp"
-#include "tests/support/disks/temp_directory.hpp"
-#include "tests/support/harness/error_output_file.hpp"
 #include "tests/support/harness/sanitized.hpp"
+#include "tests/support/processes/child_end.hpp"
 
 namespace train {
 namespace {
@@ -32,22 +31,6 @@ void run_out_of_memory() {
   }
   volatile std::size_t most = std::size_t{1} << 60;
   ::operator delete(::operator new(most));
-}
-
-/// Wait status of a child that calls `work`, and what it logs.
-std::pair<int, std::string> end_of(const std::function<void()>& work) {
-  const test::TempDirectory home;
-  const pid_t child = ::fork();
-  REQUIRE(child >= 0);
-  if (child == 0) {
-    const test::ErrorOutputFile log(home / "log");
-    std::signal(SIGABRT, SIG_DFL);  // Not the tests' own handler.
-    work();
-    ::_exit(99);
-  }
-  int end = 0;
-  REQUIRE(::waitpid(child, &end, 0) == child);
-  return {end, test::read_bytes(home / "log")};
 }
 
 }  // namespace
@@ -67,7 +50,7 @@ TEST_CASE("uncaught: a lack of memory or threads is named with a way out, other 
 
 TEST_CASE("uncaught: the end of a process is a line, and an exit code where memory ran out",
           "[base][uncaught]") {
-  const auto [code, said] = end_of([] {
+  const auto [code, said] = test::end_of_child([] {
     report_uncaught("rank 3 ");
     std::thread([] { throw std::bad_alloc(); }).join();
   });
@@ -75,7 +58,7 @@ TEST_CASE("uncaught: the end of a process is a line, and an exit code where memo
   CHECK((WIFEXITED(code) && WEXITSTATUS(code) == 1));
   CHECK_THAT(said, Catch::Contains("rank 3 failed: out of memory (std::bad_alloc); "));
 
-  const auto [aborted, why] = end_of([] {
+  const auto [aborted, why] = test::end_of_child([] {
     report_uncaught("rank 3 ", UncaughtEnd::abort);
     std::thread([] { throw std::bad_alloc(); }).join();
   });
@@ -83,7 +66,7 @@ TEST_CASE("uncaught: the end of a process is a line, and an exit code where memo
   CHECK((WIFSIGNALED(aborted) && WTERMSIG(aborted) == SIGABRT));
   CHECK_THAT(why, Catch::Contains("rank 3 failed: out of memory (std::bad_alloc); "));
 
-  const auto [defect, what] = end_of([] {
+  const auto [defect, what] = test::end_of_child([] {
     report_uncaught();
     std::thread([] { throw std::logic_error("a defect"); }).join();
   });
@@ -91,7 +74,7 @@ TEST_CASE("uncaught: the end of a process is a line, and an exit code where memo
   CHECK((WIFSIGNALED(defect) && WTERMSIG(defect) == SIGABRT));
   CHECK_THAT(what, Catch::Contains("failed: a defect"));
 
-  const auto [lost, blank] = end_of([] {
+  const auto [lost, blank] = test::end_of_child([] {
     report_uncaught();
     std::terminate();
   });
@@ -99,7 +82,7 @@ TEST_CASE("uncaught: the end of a process is a line, and an exit code where memo
   CHECK((WIFSIGNALED(lost) && WTERMSIG(lost) == SIGABRT));
   CHECK_THAT(blank, Catch::Contains("failed: terminated without an exception"));
 
-  const auto [hidden, memory] = end_of([] {
+  const auto [hidden, memory] = test::end_of_child([] {
     report_uncaught();
     // As a library does that destroys running threads while the exception is on its way.
     try {
@@ -112,7 +95,7 @@ TEST_CASE("uncaught: the end of a process is a line, and an exit code where memo
   CHECK((WIFEXITED(hidden) && WEXITSTATUS(hidden) == 1));
   CHECK_THAT(memory, Catch::Contains("failed: out of memory; "));
 
-  const auto [started, thread] = end_of([] {
+  const auto [started, thread] = test::end_of_child([] {
     report_uncaught();
     try {
       const std::thread running([] { ::pause(); });
@@ -137,19 +120,19 @@ TEST_CASE("uncaught: where a library aborts because memory ran out, the end is a
       std::abort();
     };
   };
-  const auto [code, said] = end_of(abort_without_memory(UncaughtEnd::exit_code));
+  const auto [code, said] = test::end_of_child(abort_without_memory(UncaughtEnd::exit_code));
   CHECK((WIFEXITED(code) && WEXITSTATUS(code) == 1));
   CHECK(said == "error failed: out of memory\n");
-  const auto [rank, silent] = end_of(abort_without_memory(UncaughtEnd::abort));
+  const auto [rank, silent] = test::end_of_child(abort_without_memory(UncaughtEnd::abort));
   CHECK((WIFSIGNALED(rank) && WTERMSIG(rank) == SIGABRT));
-  const auto [defect, nothing] = end_of([] {
+  const auto [defect, nothing] = test::end_of_child([] {
     report_uncaught();
     std::abort();
   });
   CHECK((WIFSIGNALED(defect) && WTERMSIG(defect) == SIGABRT));
   CHECK(silent + nothing == "");
   // A defect stays one, though memory ran out before.
-  const auto [later, what] = end_of([] {
+  const auto [later, what] = test::end_of_child([] {
     report_uncaught();
     try {
       run_out_of_memory();
@@ -161,9 +144,37 @@ TEST_CASE("uncaught: where a library aborts because memory ran out, the end is a
   CHECK((WIFSIGNALED(later) && WTERMSIG(later) == SIGABRT));
 }
 
+TEST_CASE("uncaught: where a library uses memory that it did not get, the end is a line, too",
+          "[base][uncaught]") {
+  if (test::sanitized()) {
+    return;  // Faults are the sanitizer's to tell.
+  }
+  const auto use_null = [](UncaughtEnd end, bool without_memory) {
+    return [end, without_memory] {
+      report_uncaught("", end);
+      if (without_memory) {
+        try {
+          run_out_of_memory();
+        } catch (const std::bad_alloc&) {
+        }
+      }
+      volatile int* const not_given = nullptr;
+      *not_given = 1;
+    };
+  };
+  const auto [code, said] = test::end_of_child(use_null(UncaughtEnd::exit_code, true));
+  CHECK((WIFEXITED(code) && WEXITSTATUS(code) == 1));
+  CHECK(said == "error failed: out of memory\n");
+  const auto [rank, silent] = test::end_of_child(use_null(UncaughtEnd::abort, true));
+  CHECK((WIFSIGNALED(rank) && WTERMSIG(rank) == SIGSEGV));
+  const auto [defect, nothing] = test::end_of_child(use_null(UncaughtEnd::exit_code, false));
+  CHECK((WIFSIGNALED(defect) && WTERMSIG(defect) == SIGSEGV));
+  CHECK(silent + nothing == "");
+}
+
 TEST_CASE("uncaught: a process ends although it holds what its last line needs",
           "[base][uncaught][P2]") {
-  const auto [code, said] = end_of([] {
+  const auto [code, said] = test::end_of_child([] {
     report_uncaught();
     // Nothing is unwound on a thread without a handler: it holds the terminal.
     std::thread([] { above_live_block([] { throw std::bad_alloc(); }); }).join();

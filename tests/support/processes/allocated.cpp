@@ -8,6 +8,7 @@ namespace {
 
 std::atomic<std::uint64_t> count{0};
 std::atomic<std::uint64_t> bytes{0};
+thread_local bool denied = false;
 
 }  // namespace
 
@@ -16,10 +17,11 @@ std::atomic<std::uint64_t> bytes{0};
 void* operator new(std::size_t size) {
   count.fetch_add(1, std::memory_order_relaxed);
   bytes.fetch_add(size, std::memory_order_relaxed);
-  if (void* const memory = std::malloc(size == 0 ? 1 : size)) {
-    return memory;
+  void* const memory = denied ? nullptr : std::malloc(size == 0 ? 1 : size);
+  if (memory == nullptr) {
+    throw std::bad_alloc();
   }
-  throw std::bad_alloc();
+  return memory;
 }
 void operator delete(void* memory) noexcept { std::free(memory); }
 void operator delete(void* memory, std::size_t /*size*/) noexcept { std::free(memory); }
@@ -28,5 +30,8 @@ void operator delete(void* memory, std::size_t /*size*/) noexcept { std::free(me
 namespace train::test {
 
 Allocated allocated() { return {.count = count.load(), .bytes = bytes.load()}; }
+
+MemoryDenied::MemoryDenied() { denied = true; }
+MemoryDenied::~MemoryDenied() { denied = false; }
 
 }  // namespace train::test

@@ -14,4 +14,14 @@ struct Allocated {
 /// thread. REQUIRES: allocated.cpp is linked into the program, all of which it counts.
 [[nodiscard]] Allocated allocated();
 
+/// While it lives, operator new throws std::bad_alloc on its thread. Does nothing under a
+/// sanitizer. REQUIRES: as allocated().
+class MemoryDenied {
+ public:
+  MemoryDenied();
+  ~MemoryDenied();
+  MemoryDenied(const MemoryDenied&) = delete;
+  MemoryDenied& operator=(const MemoryDenied&) = delete;
+};
+
 }  // namespace train::test
