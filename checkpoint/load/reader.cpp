@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <mutex>
+#include <numeric>
 #include <set>
 #include <string>
 #include <string_view>
@@ -16,6 +18,7 @@
 #include "storage/files/digest.hpp"
 #include "storage/files/untrusted_text.hpp"
 #include "storage/safetensors.hpp"
+#include "storage/safetensors_header.hpp"
 
 namespace train::checkpoint {
 namespace {
@@ -322,9 +325,9 @@ Status check_fit(std::string_view source, const RecordsByName& records,
     }
     TRAIN_CHECK(view.first_row >= 0 && view.rows >= 0 && view.rows <= all - view.first_row,
                 "tensor {}: rows {} + {} of {}", view.name, view.first_row, view.rows, all);
-    TensorRecord asked_rows = record;
-    asked_rows.rows = view.rows;
-    TRAIN_CHECK(view.rows == 0 || rows_bytes(asked_rows) == view.size_bytes,
+    TRAIN_CHECK(view.rows == 0 ||
+                    storage::tensor_size_bytes(record.dtype, rows_shape(record.shape, view.rows)) ==
+                        view.size_bytes,
                 "tensor {}: {} bytes for {} rows", view.name, view.size_bytes, view.rows);
     asked.insert(view.name);
   }
@@ -480,6 +483,27 @@ Status copy_from(const storage::SafetensorsFile& file, std::span<const Wanted> w
   return {};
 }
 
+/// OpenCheckpoint::piece_end() in the record that holds the row.
+std::int64_t piece_end_in(const TensorRecord& record, std::int64_t first_row, std::int64_t rows) {
+  const std::int64_t last = record.first_row + record.rows;
+  const std::int64_t end = std::min(first_row + rows, last);
+  const std::uint64_t row_bytes =
+      rows_bytes(record).value_or(0) / static_cast<std::uint64_t>(record.rows);
+  if (record.block_bytes == 0 || row_bytes == 0) {
+    return end;
+  }
+  // Every so many rows of the record a row and a block begin at the same byte.
+  const auto period =
+      static_cast<std::int64_t>(record.block_bytes / std::gcd(record.block_bytes, row_bytes));
+  const std::int64_t before = end - (end - record.first_row) % period;
+  const bool longer = before <= first_row;
+  // Pieces of larger tensors may so become a few times as long, but not without limit.
+  const bool too_long = static_cast<std::uint64_t>(period) * row_bytes > 2 * kBlockLimitBytes;
+  return end == last || (longer && too_long) ? end
+         : longer                            ? std::min(before + period, last)
+                                             : before;
+}
+
 RecordsByName records_of(const Manifest& manifest) {
   RecordsByName records;
   for (const TensorRecord& record : manifest.tensors) {
@@ -523,27 +547,51 @@ Status restore(const fs::path& checkpoint, const Manifest& manifest,
 }
 
 struct OpenCheckpoint::Files {
-  RecordsByName records;
-  std::map<std::string_view, storage::SafetensorsFile> open;  ///< By name.
+  const RecordsByName records;
+  std::mutex mutex;
+  std::map<std::string_view, storage::SafetensorsFile> open;  ///< By name; guarded by mutex.
+
+  explicit Files(RecordsByName all) : records(std::move(all)) {}
+
+  /// The file, which is opened if it is not; it stays where it is.
+  Result<const storage::SafetensorsFile*> find(const fs::path& checkpoint,
+                                               const FileRecord& record) {
+    const std::scoped_lock lock(mutex);
+    auto file = open.find(record.name);
+    if (file == open.end()) {
+      file = open.emplace(record.name, TRAIN_TRY(open_file(checkpoint, record))).first;
+    }
+    return &file->second;
+  }
 };
 
 OpenCheckpoint::OpenCheckpoint(const fs::path& checkpoint, const Manifest& manifest)
     : checkpoint_(checkpoint),
       manifest_(manifest),
-      files_(std::make_unique<Files>(Files{.records = records_of(manifest), .open = {}})) {}
+      files_(std::make_unique<Files>(records_of(manifest))) {}
 
 OpenCheckpoint::~OpenCheckpoint() = default;
 
 Status OpenCheckpoint::restore(std::span<engine::StateView> state, const RestoreOptions& options) {
   const auto copy = [&](const FileRecord& record, std::span<const Wanted> wanted,
                         RestoreStatistics& statistics) -> Status {
-    auto file = files_->open.find(record.name);
-    if (file == files_->open.end()) {
-      file = files_->open.emplace(record.name, TRAIN_TRY(open_file(checkpoint_, record))).first;
-    }
-    return copy_from(file->second, wanted, statistics, options.stop);
+    const auto* file = TRAIN_TRY(files_->find(checkpoint_, record));
+    return copy_from(*file, wanted, statistics, options.stop);
   };
   return restore_by(checkpoint_, manifest_, files_->records, state, options, copy);
+}
+
+std::int64_t OpenCheckpoint::piece_end(std::string_view tensor, std::int64_t first_row,
+                                       std::int64_t rows) const {
+  const auto found = files_->records.find(tensor);
+  if (found == files_->records.end()) {
+    return first_row + rows;  // restore() says what is missing.
+  }
+  const auto holds = [&](const TensorRecord* record) {
+    return first_row < record->first_row + record->rows;
+  };
+  const auto at = std::ranges::find_if(found->second, holds);
+  return at == found->second.end() ? first_row + rows : piece_end_in(**at, first_row, rows);
 }
 
 }  // namespace train::checkpoint
