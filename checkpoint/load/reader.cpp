@@ -282,6 +282,9 @@ Result<std::string> set_damaged_aside(const fs::path& checkpoint, std::string_vi
 namespace {
 
 constexpr std::uint64_t kRestorePieceBytes = std::uint64_t{1} << 20;
+/// How far the system reads ahead of a record that is restored a few rows at a time: so many bytes,
+/// to twice as many.
+constexpr std::uint64_t kAheadBytes = std::uint64_t{1} << 20;
 
 /// Records by tensor name, in row order. Borrowed.
 using RecordsByName = std::map<std::string_view, std::vector<const TensorRecord*>>;
@@ -366,6 +369,20 @@ std::vector<Wanted> wanted_of(const RecordsByName& records, std::span<engine::St
   return wanted;
 }
 
+/// Has the system read the bytes of `wanted` and those behind them in its record, except what it
+/// was asked for with the rows before.
+void expect_ahead(const storage::SafetensorsFile& file, const storage::TensorEntry& entry,
+                  const Wanted& wanted) {
+  const std::uint64_t size = entry.end - entry.begin;
+  const auto expected_at = [size](std::uint64_t byte) {
+    return std::min(size, (byte / kAheadBytes + 2) * kAheadBytes);
+  };
+  const std::uint64_t begin = wanted.begin == 0 ? 0 : expected_at(wanted.begin);
+  if (const std::uint64_t end = expected_at(wanted.end); begin < end) {
+    file.expect_read(entry, begin, end - begin);
+  }
+}
+
 /// Copies wanted bytes from one file, verifying everything it reads.
 class FileReader {
  public:
@@ -373,13 +390,17 @@ class FileReader {
              const std::stop_token& stop)
       : file_(file), statistics_(statistics), stop_(stop) {}
 
-  Status copy(const Wanted& wanted) {
+  /// `ahead`: the rows behind will be wanted next.
+  Status copy(const Wanted& wanted, bool ahead) {
     const storage::TensorEntry* entry = file_.find(wanted.record->name);
     if (entry == nullptr) {
       return damage(wanted, "is not in it");
     }
     if (const std::string defect = entry_defect(*entry, *wanted.record); !defect.empty()) {
       return train::damage(fmt::format("{}: {}", file_.file().path().string(), defect));
+    }
+    if (ahead) {
+      expect_ahead(file_, *entry, wanted);
     }
     statistics_.kept_bytes += wanted.end - wanted.begin;
     return wanted.record->block_bytes > 0 ? copy_blocks(*entry, wanted)
@@ -473,12 +494,12 @@ Result<storage::SafetensorsFile> open_file(const fs::path& checkpoint, const Fil
 }
 
 Status copy_from(const storage::SafetensorsFile& file, std::span<const Wanted> wanted,
-                 RestoreStatistics& statistics, const std::stop_token& stop) {
+                 RestoreStatistics& statistics, const std::stop_token& stop, bool ahead) {
   ++statistics.files;
   statistics.header_bytes += file.data_start();
   FileReader reader(file, statistics, stop);
   for (const Wanted& part : wanted) {
-    TRAIN_RETURN_IF_ERROR(reader.copy(part));
+    TRAIN_RETURN_IF_ERROR(reader.copy(part, ahead));
   }
   return {};
 }
@@ -541,7 +562,7 @@ Status restore(const fs::path& checkpoint, const Manifest& manifest,
   const auto copy = [&](const FileRecord& record, std::span<const Wanted> wanted,
                         RestoreStatistics& statistics) -> Status {
     const auto file = TRAIN_TRY(open_file(checkpoint, record));
-    return copy_from(file, wanted, statistics, options.stop);
+    return copy_from(file, wanted, statistics, options.stop, false);
   };
   return restore_by(checkpoint, manifest, records_of(manifest), state, options, copy);
 }
@@ -560,6 +581,8 @@ struct OpenCheckpoint::Files {
     auto file = open.find(record.name);
     if (file == open.end()) {
       file = open.emplace(record.name, TRAIN_TRY(open_file(checkpoint, record))).first;
+      // Behind a weight is its optimizer state, which the system would read too.
+      file->second.file().expect_some_parts();
     }
     return &file->second;
   }
@@ -576,7 +599,7 @@ Status OpenCheckpoint::restore(std::span<engine::StateView> state, const Restore
   const auto copy = [&](const FileRecord& record, std::span<const Wanted> wanted,
                         RestoreStatistics& statistics) -> Status {
     const auto* file = TRAIN_TRY(files_->find(checkpoint_, record));
-    return copy_from(*file, wanted, statistics, options.stop);
+    return copy_from(*file, wanted, statistics, options.stop, true);
   };
   return restore_by(checkpoint_, manifest_, files_->records, state, options, copy);
 }

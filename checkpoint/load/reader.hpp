@@ -82,8 +82,8 @@ Status restore(const std::filesystem::path& checkpoint, const Manifest& manifest
                std::span<engine::StateView> state, const RestoreOptions& options = {});
 
 /// A checkpoint whose files stay open, so that rows which are restored a few at a time do not read
-/// the tables of the files each time. Threading: any number of calls at a time. Memory: all headers
-/// and 1 MiB a call.
+/// the tables of the files each time. The system reads ahead of them, up to the tensor's end.
+/// Threading: any number of calls at a time. Memory: all headers and 1 MiB a call.
 class OpenCheckpoint {
  public:
   /// The arguments outlive it. Opens nothing yet.
