@@ -5,7 +5,10 @@
 #include <cstddef>
 #include <iterator>
 #include <limits>
+#include <map>
+#include <memory>
 #include <nlohmann/json.hpp>
+#include <string>
 #include <utility>
 
 #include "storage/files/untrusted_text.hpp"
@@ -13,13 +16,30 @@
 namespace train::checkpoint {
 namespace {
 
-using nlohmann::json;
-
 constexpr std::size_t kRankLimit = 32;
 constexpr storage::JsonLimits kTextLimits = {.bytes = kManifestTextLimit,
                                              .values = kTensorRecordLimit * 32,
                                              .run = std::size_t{1} << 20,
                                              .depth = 16};
+
+/// Memory of the texts below: a type of this source alone.
+template <class T>
+struct OwnMemory {
+  using value_type = T;
+
+  OwnMemory() = default;
+  template <class Other>
+  OwnMemory(const OwnMemory<Other>& /*other*/) {}  // NOLINT: implicit, as of any allocator
+
+  T* allocate(std::size_t count) { return std::allocator<T>().allocate(count); }
+  void deallocate(T* values, std::size_t count) { std::allocator<T>().deallocate(values, count); }
+  bool operator==(const OwnMemory&) const = default;
+};
+
+/// Text that the parser appends each letter to. The functions of std::string stand in many sources,
+/// some compiled without an optimizer, of which the linker takes any: half of a manifest's time.
+using OwnText = std::basic_string<char, std::char_traits<char>, OwnMemory<char>>;
+using Json = nlohmann::basic_json<std::map, std::vector, OwnText>;
 
 /// Value of a member: text, a count, or a list named by the member.
 enum class List : std::uint8_t { files, tensors, shape };
@@ -45,7 +65,7 @@ const char* wanted_kind(const Target& target) {
 
 /// Receives the events of nlohmann's SAX parser. Records the first defect and continues, so that
 /// the version of another format can still be read.
-class RecordsHandler : public nlohmann::json_sax<json> {
+class RecordsHandler : public nlohmann::json_sax<Json> {
  public:
   explicit RecordsHandler(std::span<const WantedMember> wanted) {
     for (const WantedMember& member : wanted) {
@@ -91,7 +111,7 @@ class RecordsHandler : public nlohmann::json_sax<json> {
   bool string(string_t& value) override {
     if (skipped_ == 0 && in_object() && member_ != nullptr) {
       if (auto* const* text = std::get_if<std::string*>(&member_->target)) {
-        **text = value;
+        (*text)->assign(value.data(), value.size());
         (*text)->shrink_to_fit();
         return true;
       }
@@ -105,7 +125,7 @@ class RecordsHandler : public nlohmann::json_sax<json> {
     }
     member_ = nullptr;
     for (Member& member : place_ == Place::top ? top_ : members_) {
-      if (member.key == value) {
+      if (member.key == std::string_view(value)) {
         member_ = &member;
         if (std::exchange(member.seen, true)) {
           note("stands twice");
@@ -304,7 +324,7 @@ class Letter {
 
 }  // namespace
 
-std::string json_string(std::string_view text) { return json(text).dump(); }
+std::string json_string(std::string_view text) { return nlohmann::json(text).dump(); }
 
 std::string record_text(const FileRecord& file) {
   return nlohmann::ordered_json(
@@ -329,7 +349,10 @@ RecordsFound read_records(std::string_view text, std::span<const WantedMember> w
     return {.files = {}, .tensors = {}, .defect = std::move(excess)};
   }
   RecordsHandler handler(wanted);
-  nlohmann::json::sax_parse(Letter(text.data()), Letter(text.data() + text.size()), &handler);
+  // Not Json::sax_parse(), which has a reader of binary formats with it, for std::string alone.
+  auto letters =
+      nlohmann::detail::input_adapter(Letter(text.data()), Letter(text.data() + text.size()));
+  nlohmann::detail::parser<Json, decltype(letters)>(std::move(letters)).sax_parse(&handler);
   return std::move(handler.found());
 }
 

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <mutex>
+#include <numeric>
 #include <set>
 #include <string>
 #include <string_view>
@@ -16,6 +18,7 @@
 #include "storage/files/digest.hpp"
 #include "storage/files/untrusted_text.hpp"
 #include "storage/safetensors.hpp"
+#include "storage/safetensors_header.hpp"
 
 namespace train::checkpoint {
 namespace {
@@ -279,6 +282,9 @@ Result<std::string> set_damaged_aside(const fs::path& checkpoint, std::string_vi
 namespace {
 
 constexpr std::uint64_t kRestorePieceBytes = std::uint64_t{1} << 20;
+/// How far the system reads ahead of a record that is restored a few rows at a time: so many bytes,
+/// to twice as many.
+constexpr std::uint64_t kAheadBytes = std::uint64_t{1} << 20;
 
 /// Records by tensor name, in row order. Borrowed.
 using RecordsByName = std::map<std::string_view, std::vector<const TensorRecord*>>;
@@ -322,9 +328,9 @@ Status check_fit(std::string_view source, const RecordsByName& records,
     }
     TRAIN_CHECK(view.first_row >= 0 && view.rows >= 0 && view.rows <= all - view.first_row,
                 "tensor {}: rows {} + {} of {}", view.name, view.first_row, view.rows, all);
-    TensorRecord asked_rows = record;
-    asked_rows.rows = view.rows;
-    TRAIN_CHECK(view.rows == 0 || rows_bytes(asked_rows) == view.size_bytes,
+    TRAIN_CHECK(view.rows == 0 ||
+                    storage::tensor_size_bytes(record.dtype, rows_shape(record.shape, view.rows)) ==
+                        view.size_bytes,
                 "tensor {}: {} bytes for {} rows", view.name, view.size_bytes, view.rows);
     asked.insert(view.name);
   }
@@ -363,6 +369,20 @@ std::vector<Wanted> wanted_of(const RecordsByName& records, std::span<engine::St
   return wanted;
 }
 
+/// Has the system read the bytes of `wanted` and those behind them in its record, except what it
+/// was asked for with the rows before.
+void expect_ahead(const storage::SafetensorsFile& file, const storage::TensorEntry& entry,
+                  const Wanted& wanted) {
+  const std::uint64_t size = entry.end - entry.begin;
+  const auto expected_at = [size](std::uint64_t byte) {
+    return std::min(size, (byte / kAheadBytes + 2) * kAheadBytes);
+  };
+  const std::uint64_t begin = wanted.begin == 0 ? 0 : expected_at(wanted.begin);
+  if (const std::uint64_t end = expected_at(wanted.end); begin < end) {
+    file.expect_read(entry, begin, end - begin);
+  }
+}
+
 /// Copies wanted bytes from one file, verifying everything it reads.
 class FileReader {
  public:
@@ -370,13 +390,17 @@ class FileReader {
              const std::stop_token& stop)
       : file_(file), statistics_(statistics), stop_(stop) {}
 
-  Status copy(const Wanted& wanted) {
+  /// `ahead`: the rows behind will be wanted next.
+  Status copy(const Wanted& wanted, bool ahead) {
     const storage::TensorEntry* entry = file_.find(wanted.record->name);
     if (entry == nullptr) {
       return damage(wanted, "is not in it");
     }
     if (const std::string defect = entry_defect(*entry, *wanted.record); !defect.empty()) {
       return train::damage(fmt::format("{}: {}", file_.file().path().string(), defect));
+    }
+    if (ahead) {
+      expect_ahead(file_, *entry, wanted);
     }
     statistics_.kept_bytes += wanted.end - wanted.begin;
     return wanted.record->block_bytes > 0 ? copy_blocks(*entry, wanted)
@@ -470,14 +494,35 @@ Result<storage::SafetensorsFile> open_file(const fs::path& checkpoint, const Fil
 }
 
 Status copy_from(const storage::SafetensorsFile& file, std::span<const Wanted> wanted,
-                 RestoreStatistics& statistics, const std::stop_token& stop) {
+                 RestoreStatistics& statistics, const std::stop_token& stop, bool ahead) {
   ++statistics.files;
   statistics.header_bytes += file.data_start();
   FileReader reader(file, statistics, stop);
   for (const Wanted& part : wanted) {
-    TRAIN_RETURN_IF_ERROR(reader.copy(part));
+    TRAIN_RETURN_IF_ERROR(reader.copy(part, ahead));
   }
   return {};
+}
+
+/// OpenCheckpoint::piece_end() in the record that holds the row.
+std::int64_t piece_end_in(const TensorRecord& record, std::int64_t first_row, std::int64_t rows) {
+  const std::int64_t last = record.first_row + record.rows;
+  const std::int64_t end = std::min(first_row + rows, last);
+  const std::uint64_t row_bytes =
+      rows_bytes(record).value_or(0) / static_cast<std::uint64_t>(record.rows);
+  if (record.block_bytes == 0 || row_bytes == 0) {
+    return end;
+  }
+  // Every so many rows of the record a row and a block begin at the same byte.
+  const auto period =
+      static_cast<std::int64_t>(record.block_bytes / std::gcd(record.block_bytes, row_bytes));
+  const std::int64_t before = end - (end - record.first_row) % period;
+  const bool longer = before <= first_row;
+  // Pieces of larger tensors may so become a few times as long, but not without limit.
+  const bool too_long = static_cast<std::uint64_t>(period) * row_bytes > 2 * kBlockLimitBytes;
+  return end == last || (longer && too_long) ? end
+         : longer                            ? std::min(before + period, last)
+                                             : before;
 }
 
 RecordsByName records_of(const Manifest& manifest) {
@@ -517,33 +562,59 @@ Status restore(const fs::path& checkpoint, const Manifest& manifest,
   const auto copy = [&](const FileRecord& record, std::span<const Wanted> wanted,
                         RestoreStatistics& statistics) -> Status {
     const auto file = TRAIN_TRY(open_file(checkpoint, record));
-    return copy_from(file, wanted, statistics, options.stop);
+    return copy_from(file, wanted, statistics, options.stop, false);
   };
   return restore_by(checkpoint, manifest, records_of(manifest), state, options, copy);
 }
 
 struct OpenCheckpoint::Files {
-  RecordsByName records;
-  std::map<std::string_view, storage::SafetensorsFile> open;  ///< By name.
+  const RecordsByName records;
+  std::mutex mutex;
+  std::map<std::string_view, storage::SafetensorsFile> open;  ///< By name; guarded by mutex.
+
+  explicit Files(RecordsByName all) : records(std::move(all)) {}
+
+  /// The file, which is opened if it is not; it stays where it is.
+  Result<const storage::SafetensorsFile*> find(const fs::path& checkpoint,
+                                               const FileRecord& record) {
+    const std::scoped_lock lock(mutex);
+    auto file = open.find(record.name);
+    if (file == open.end()) {
+      file = open.emplace(record.name, TRAIN_TRY(open_file(checkpoint, record))).first;
+      // Behind a weight is its optimizer state, which the system would read too.
+      file->second.file().expect_some_parts();
+    }
+    return &file->second;
+  }
 };
 
 OpenCheckpoint::OpenCheckpoint(const fs::path& checkpoint, const Manifest& manifest)
     : checkpoint_(checkpoint),
       manifest_(manifest),
-      files_(std::make_unique<Files>(Files{.records = records_of(manifest), .open = {}})) {}
+      files_(std::make_unique<Files>(records_of(manifest))) {}
 
 OpenCheckpoint::~OpenCheckpoint() = default;
 
 Status OpenCheckpoint::restore(std::span<engine::StateView> state, const RestoreOptions& options) {
   const auto copy = [&](const FileRecord& record, std::span<const Wanted> wanted,
                         RestoreStatistics& statistics) -> Status {
-    auto file = files_->open.find(record.name);
-    if (file == files_->open.end()) {
-      file = files_->open.emplace(record.name, TRAIN_TRY(open_file(checkpoint_, record))).first;
-    }
-    return copy_from(file->second, wanted, statistics, options.stop);
+    const auto* file = TRAIN_TRY(files_->find(checkpoint_, record));
+    return copy_from(*file, wanted, statistics, options.stop, true);
   };
   return restore_by(checkpoint_, manifest_, files_->records, state, options, copy);
+}
+
+std::int64_t OpenCheckpoint::piece_end(std::string_view tensor, std::int64_t first_row,
+                                       std::int64_t rows) const {
+  const auto found = files_->records.find(tensor);
+  if (found == files_->records.end()) {
+    return first_row + rows;  // restore() says what is missing.
+  }
+  const auto holds = [&](const TensorRecord* record) {
+    return first_row < record->first_row + record->rows;
+  };
+  const auto at = std::ranges::find_if(found->second, holds);
+  return at == found->second.end() ? first_row + rows : piece_end_in(**at, first_row, rows);
 }
 
 }  // namespace train::checkpoint

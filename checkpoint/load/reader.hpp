@@ -82,8 +82,8 @@ Status restore(const std::filesystem::path& checkpoint, const Manifest& manifest
                std::span<engine::StateView> state, const RestoreOptions& options = {});
 
 /// A checkpoint whose files stay open, so that rows which are restored a few at a time do not read
-/// the tables of the files each time. Threading: one thread at a time. Memory: all headers and 1
-/// MiB.
+/// the tables of the files each time. The system reads ahead of them, up to the tensor's end.
+/// Threading: any number of calls at a time. Memory: all headers and 1 MiB a call.
 class OpenCheckpoint {
  public:
   /// The arguments outlive it. Opens nothing yet.
@@ -94,6 +94,11 @@ class OpenCheckpoint {
 
   /// As the function above.
   Status restore(std::span<engine::StateView> state, const RestoreOptions& options = {});
+
+  /// Row at which a piece of about `rows` rows of the tensor from `first_row` on had better end, so
+  /// that reading the next one reads no block twice: as engine::WeightSource.
+  [[nodiscard]] std::int64_t piece_end(std::string_view tensor, std::int64_t first_row,
+                                       std::int64_t rows) const;
 
  private:
   struct Files;

@@ -54,20 +54,28 @@ CheckpointWeights::CheckpointWeights(const fs::path& checkpoint, const Manifest&
   }
 }
 
+std::string CheckpointWeights::name_of(const engine::Parameter& parameter) const {
+  const std::string average = prefix_ + parameter.name;
+  return averages_.contains(average) ? average : engine::weight_name(parameter.name);
+}
+
+std::int64_t CheckpointWeights::piece_end(const engine::Parameter& parameter,
+                                          std::int64_t first_row, std::int64_t rows) const {
+  return files_->piece_end(name_of(parameter), first_row, rows);
+}
+
 Status CheckpointWeights::read_rows(const engine::Parameter& parameter, std::int64_t first_row,
                                     std::int64_t rows, std::span<float> out) const {
   if (!prefix_.empty() && averages_.empty()) {
     return user_error(fmt::format("{} has no running average of its weights: leave --ema out",
                                   checkpoint_.string()));
   }
-  const std::string average = prefix_ + parameter.name;
-  std::vector<engine::StateView> views = {
-      {.name = averages_.contains(average) ? average : engine::weight_name(parameter.name),
-       .global_shape = parameter.shape,
-       .first_row = first_row,
-       .rows = rows,
-       .data = reinterpret_cast<std::byte*>(out.data()),
-       .size_bytes = out.size_bytes()}};
+  std::vector<engine::StateView> views = {{.name = name_of(parameter),
+                                           .global_shape = parameter.shape,
+                                           .first_row = first_row,
+                                           .rows = rows,
+                                           .data = reinterpret_cast<std::byte*>(out.data()),
+                                           .size_bytes = out.size_bytes()}};
   TRAIN_RETURN_IF_ERROR(files_->restore(views, {.which = Restore::subset}));
   const auto adapter = std::find_if(adapters_.begin(), adapters_.end(),
                                     [&](const auto& one) { return one.weight == parameter.name; });

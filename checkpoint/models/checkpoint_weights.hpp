@@ -14,8 +14,7 @@
 
 namespace train::checkpoint {
 
-/// Weights of a checkpoint, with its adapters merged in. Arguments outlive it. Threading: one
-/// thread at a time.
+/// Weights of a checkpoint, with its adapters merged in. Arguments outlive it.
 class CheckpointWeights final : public engine::WeightSource {
  public:
   /// `averages`: name prefix of the running averages to read in place of the weights that have one;
@@ -27,8 +26,12 @@ class CheckpointWeights final : public engine::WeightSource {
   /// restore().
   Status read_rows(const engine::Parameter& parameter, std::int64_t first_row, std::int64_t rows,
                    std::span<float> out) const override;
+  [[nodiscard]] std::int64_t piece_end(const engine::Parameter& parameter, std::int64_t first_row,
+                                       std::int64_t rows) const override;
 
  private:
+  [[nodiscard]] std::string name_of(const engine::Parameter& parameter) const;
+
   const std::filesystem::path& checkpoint_;
   std::span<const ExportAdapter> adapters_;
   std::string prefix_;              ///< Prefix of averages.

@@ -10,6 +10,8 @@
 #include <system_error>
 #include <utility>
 
+#include "base/process/core_shares.hpp"
+#include "base/process/joined_thread.hpp"
 #include "checkpoint/models/checkpoint_weights.hpp"
 #include "checkpoint/models/export_format.hpp"
 #include "checkpoint/models/safetensors_format.hpp"
@@ -99,27 +101,54 @@ Status check_stop(const ExportRequest& request) {
 class Weights {
  public:
   Weights(const ExportRequest& request, const engine::WeightSource& source)
-      : request_(request), source_(source) {
-    std::uint64_t largest = 0;
-    for (const ExportTensor& tensor : request.tensors) {
-      largest = std::max(largest, element_count(tensor));
-    }
-    elements_ = std::make_unique_for_overwrite<float[]>(largest);
-  }
+      : request_(request), source_(source) {}
 
-  /// Calls `visit` (tensor, elements) for each of `tensors`, in their order.
+  /// Calls `visit` (tensor, elements) for each of `tensors`, in their order, while the next one is
+  /// read.
   template <class Visit>
   Status for_each(std::span<const ExportTensor> tensors, const Visit& visit) {
-    for (const ExportTensor& tensor : tensors) {
-      TRAIN_RETURN_IF_ERROR(check_stop(request_));
-      const std::span elements(elements_.get(), element_count(tensor));
-      TRAIN_RETURN_IF_ERROR(read(tensor, elements));
-      TRAIN_RETURN_IF_ERROR(visit(tensor, std::span<const float>(elements)));
+    Elements present;
+    Elements next;
+    Status read = tensors.empty() ? Status() : read_to(present, tensors.front());
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+      TRAIN_RETURN_IF_ERROR(read);
+      JoinedThread reader;
+      if (i + 1 < tensors.size()) {
+        reader = JoinedThread([&, i] { read = read_to(next, tensors[i + 1]); });
+      }
+      const Status visited = visit(tensors[i], std::span<const float>(present.of_tensor()));
+      if (reader.joinable()) {
+        reader.join();
+      }
+      TRAIN_RETURN_IF_ERROR(visited);
+      std::swap(present, next);
     }
     return {};
   }
 
  private:
+  /// Memory for the elements of one tensor after the other.
+  struct Elements {
+    std::unique_ptr<float[]> values = {};
+    std::size_t room = 0, used = 0;
+
+    [[nodiscard]] std::span<float> of_tensor() const { return {values.get(), used}; }
+    void use(std::size_t count) {
+      if (count > room) {
+        values.reset();
+        values = std::make_unique_for_overwrite<float[]>(count);
+        room = count;
+      }
+      used = count;
+    }
+  };
+
+  Status read_to(Elements& elements, const ExportTensor& tensor) {
+    TRAIN_RETURN_IF_ERROR(check_stop(request_));
+    elements.use(element_count(tensor));
+    return read(tensor, elements.of_tensor());
+  }
+
   Status read(const ExportTensor& tensor, std::span<float> out) {
     if (tensor.parts.empty()) {
       const engine::Parameter weight{.name = tensor.name, .shape = tensor.shape};
@@ -137,8 +166,7 @@ class Weights {
 
   const ExportRequest& request_;
   const engine::WeightSource& source_;
-  std::unique_ptr<float[]> elements_;
-  std::vector<float> rows_;
+  std::vector<float> rows_;  ///< Of the one tensor that is being read.
 };
 
 /// Digests of tensors as they were written, in the order of their file.
@@ -162,32 +190,38 @@ Result<Digests> write_file(const ExportPlace& place, const ExportFormat& format,
   return digests;
 }
 
-/// Reads back a written file and compares each tensor with what was written: computing that a
-/// second time would take as long as the export.
+/// Reads a tensor back and compares it with what was written.
+Status compare_tensor(const ExportPlace& place, std::size_t index, const ExportFormat& format,
+                      const WrittenTensors& file, const std::string& written) {
+  const ExportTensor& tensor = place.tensors[index];
+  storage::StreamingDigest found;
+  const std::uint64_t size = format.stored_bytes(tensor);
+  std::vector<std::byte> piece;
+  for (std::uint64_t at = 0; file.has(tensor) && at < size; at += piece.size()) {
+    piece.resize(std::min(kReadBackBytes, size - at));
+    TRAIN_RETURN_IF_ERROR(file.read(tensor, at, piece));
+    found.update(piece);
+  }
+  return file.has(tensor) && found.finish() == written
+             ? Status()
+             : failure(fmt::format("{}: tensor {} read back differs from what was written",
+                                   place.path.string(), tensor.name));
+}
+
+/// Reads back a written file and compares each tensor with what was written, several at a time:
+/// computing that a second time would take as long as the export.
 Status compare_file(const ExportPlace& place, const ExportFormat& format, const Digests& written,
                     const ExportRequest& request) {
   const auto file = TRAIN_TRY(format.open(place.path));
-  if (file->count() != place.tensors.size()) {
+  const std::size_t count = place.tensors.size();
+  if (file->count() != count) {
     return failure(fmt::format("{} read back has {} tensors of {}", place.path.string(),
-                               file->count(), place.tensors.size()));
+                               file->count(), count));
   }
-  std::vector<std::byte> piece;
-  for (std::size_t i = 0; i < place.tensors.size(); ++i) {
+  return try_on_cores(count, [&](std::size_t i) -> Status {
     TRAIN_RETURN_IF_ERROR(check_stop(request));
-    const ExportTensor& tensor = place.tensors[i];
-    storage::StreamingDigest found;
-    const std::uint64_t size = format.stored_bytes(tensor);
-    for (std::uint64_t at = 0; file->has(tensor) && at < size; at += piece.size()) {
-      piece.resize(std::min(kReadBackBytes, size - at));
-      TRAIN_RETURN_IF_ERROR(file->read(tensor, at, piece));
-      found.update(piece);
-    }
-    if (!file->has(tensor) || found.finish() != written[i]) {
-      return failure(fmt::format("{}: tensor {} read back differs from what was written",
-                                 place.path.string(), tensor.name));
-    }
-  }
-  return {};
+    return compare_tensor(place, i, format, *file, written[i]);
+  });
 }
 
 /// Parent of `directory`, which need not exist.

@@ -53,7 +53,7 @@ struct ExportRequest {
   std::map<std::string, std::string> texts = {};       ///< Further files, by name.
   std::vector<std::filesystem::path> companions = {};  ///< Files to copy beside it.
   std::vector<std::string> left_out = {};  ///< Weights of the checkpoint that no file has: counts.
-  std::function<bool()> stop = {};         ///< Polled; true cancels the export.
+  std::function<bool()> stop = {};         ///< Polled by any thread; true cancels the export.
 };
 
 struct ExportReport {
@@ -75,11 +75,11 @@ struct ExportAdapter {
 /// above the limit `model-00001-of-0000N.safetensors` ... with `model.safetensors.index.json`, or
 /// files of another format; and `config.json`. The directory appears complete, durable, and after
 /// every tensor was read back and compared with the checkpoint, or not at all. Needs memory for the
-/// largest tensor and its parts. Blocks. Maps with an adapter get W + scale B A, summed in double
-/// and rounded once. `averages`: as in CheckpointWeights. Errors: (user) the directory is not
-/// empty; the checkpoint's weights are not those of `tensors` and `adapters`, each in its shape,
-/// and of `left_out`; a shape that the format does not allow; those of make_directory; (failure)
-/// damage, full disk, stopped.
+/// two largest tensors and the parts of one, as the next is read while one is written. Blocks. Maps
+/// with an adapter get W + scale B A, summed in double and rounded once. `averages`: as in
+/// CheckpointWeights. Errors: (user) the directory is not empty; the checkpoint's weights are not
+/// those of `tensors` and `adapters`, each in its shape, and of `left_out`; a shape that the format
+/// does not allow; those of make_directory; (failure) damage, full disk, stopped.
 Result<ExportReport> export_weights(const std::filesystem::path& checkpoint,
                                     const Manifest& manifest, const ExportRequest& request,
                                     std::span<const ExportAdapter> adapters = {},

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -23,7 +24,7 @@ struct MergedModel {
 class MergedWeights final : public engine::WeightSource {
  public:
   /// `whole`: parameters are read in one piece, which merged adapters need; otherwise memory is
-  /// bounded. Each of `models` is read by one thread at a time, several of them at once.
+  /// bounded.
   MergedWeights(std::vector<MergedModel> models, bool whole)
       : models_(std::move(models)), whole_(whole) {}
 
@@ -32,6 +33,11 @@ class MergedWeights final : public engine::WeightSource {
                    std::span<float> out) const override;
 
  private:
+  struct Piece;
+  [[nodiscard]] std::vector<Piece> pieces_of(const Piece& all) const;
+  /// `values`: those of the first model, those of the others `apart` elements behind each other.
+  Status add_up(const Piece& piece, const float* values, std::size_t apart) const;
+
   std::vector<MergedModel> models_;
   bool whole_;
 };

@@ -12,9 +12,7 @@
 namespace train::checkpoint {
 namespace {
 
-/// Elements side by side in a vector register of any x86-64 processor.
-constexpr std::size_t kLanes = 2;
-using Lanes = double __attribute__((vector_size(kLanes * sizeof(double))));
+using Columns = std::span<const WeightedValues>;
 
 /// Calls `exchange` with places (low, high) whose numbers are put in order, one pair after another,
 /// until `count` numbers are sorted: Batcher's odd-even merges. REQUIRES: a power of two.
@@ -33,15 +31,60 @@ constexpr void for_each_exchange(std::size_t count, const Exchange& exchange) {
   }
 }
 
-/// Puts two numbers in order, lane by lane. Of a NaN and a number neither is lost: both
-/// instructions then give their second operand. Comparisons and choices would be four times as
-/// many.
-inline void exchange(Lanes& low, Lanes& high) {
-  const Lanes a = low;
-  const Lanes b = high;
-  low = _mm_min_pd(b, a);
-  high = _mm_max_pd(a, b);
-}
+// What is sorted are vectors of any x86-64 processor. An exchange puts two of them in order, lane
+// by lane: of a NaN and a number neither is lost, as both instructions then give their second
+// operand. Comparisons and choices would be four times as many.
+
+/// Products: for weights that differ.
+struct SortedProducts {
+  static constexpr std::size_t kLanes = 2;
+  using Lanes = double __attribute__((vector_size(kLanes * sizeof(double))));
+
+  static Lanes load(const WeightedValues& column, std::size_t begin) {
+    return column.weight * Lanes{static_cast<double>(column.values[begin]),
+                                 static_cast<double>(column.values[begin + 1])};
+  }
+  static void exchange(Lanes& low, Lanes& high) {
+    const Lanes a = low;
+    const Lanes b = high;
+    low = _mm_min_pd(b, a);
+    high = _mm_max_pd(a, b);
+  }
+  static void add_up(std::span<const Lanes> sorted, double /*weight*/, float* out) {
+    Lanes sum = {};
+    for (const Lanes& one : sorted) {
+      sum += one;
+    }
+    for (std::size_t lane = 0; lane < kLanes; ++lane) {
+      out[lane] = static_cast<float>(sum[lane]);
+    }
+  }
+};
+
+/// Values of a positive weight, whose products have their order: twice as many side by side.
+struct SortedValues {
+  static constexpr std::size_t kLanes = 4;
+  using Lanes = float __attribute__((vector_size(kLanes * sizeof(float))));
+
+  static Lanes load(const WeightedValues& column, std::size_t begin) {
+    return _mm_loadu_ps(column.values + begin);
+  }
+  static void exchange(Lanes& low, Lanes& high) {
+    const Lanes a = low;
+    const Lanes b = high;
+    low = _mm_min_ps(b, a);
+    high = _mm_max_ps(a, b);
+  }
+  static void add_up(std::span<const Lanes> sorted, double weight, float* out) {
+    SortedProducts::Lanes first = {};
+    SortedProducts::Lanes second = {};
+    for (const Lanes& one : sorted) {
+      first += weight * static_cast<SortedProducts::Lanes>(_mm_cvtps_pd(one));
+      second += weight * static_cast<SortedProducts::Lanes>(_mm_cvtps_pd(_mm_movehl_ps(one, one)));
+    }
+    _mm_storeu_ps(out, _mm_movelh_ps(_mm_cvtpd_ps(first), _mm_cvtpd_ps(second)));
+  }
+};
 
 struct Pair {
   std::size_t low = 0, high = 0;
@@ -61,92 +104,92 @@ constexpr auto list_exchanges() {
   return pairs;
 }
 
-using Columns = std::span<const WeightedValues>;
-
-inline Lanes product(const WeightedValues& column, std::size_t begin) {
-  return column.weight * Lanes{static_cast<double>(column.values[begin]),
-                               static_cast<double>(column.values[begin + 1])};
-}
-
-/// Sums of a known number of columns: the compiler sees each exchange, and keeps the products in
+/// Sums of a known number of columns: the compiler sees each exchange, and keeps what is sorted in
 /// registers. Places without a column hold zeros, which change no sum wherever they are sorted.
-template <std::size_t Count>
+template <class Sorted, std::size_t Count>
 struct FewSums {
+  static constexpr std::size_t kLanes = Sorted::kLanes;
   static constexpr std::size_t kPlaces = std::bit_ceil(Count);
   static constexpr auto kPairs = list_exchanges<kPlaces>();
 
-  Lanes operator()(Columns columns, std::size_t begin) {
-    return sum(columns, begin, std::make_index_sequence<Count>(),
-               std::make_index_sequence<kPairs.size()>());
+  void operator()(Columns columns, std::size_t begin, float* out) {
+    add_up(columns, begin, out, std::make_index_sequence<Count>(),
+           std::make_index_sequence<kPairs.size()>());
   }
 
  private:
   template <std::size_t... Column, std::size_t... Number>
-  static Lanes sum(Columns columns, std::size_t begin, std::index_sequence<Column...> /*all*/,
-                   std::index_sequence<Number...> /*all*/) {
-    std::array<Lanes, kPlaces> products = {product(columns[Column], begin)...};
-    (exchange(products[kPairs[Number].low], products[kPairs[Number].high]), ...);
-    Lanes all = {};
-    for (const Lanes& one : products) {
-      all += one;
-    }
-    return all;
+  static void add_up(Columns columns, std::size_t begin, float* out,
+                     std::index_sequence<Column...> /*all*/,
+                     std::index_sequence<Number...> /*all*/) {
+    std::array<typename Sorted::Lanes, kPlaces> places = {Sorted::load(columns[Column], begin)...};
+    (Sorted::exchange(places[kPairs[Number].low], places[kPairs[Number].high]), ...);
+    Sorted::add_up(places, columns.front().weight, out);
   }
 };
 
 /// Sums of any number of columns.
 struct ManySums {
-  std::vector<Lanes> products;  ///< A power of two of places.
+  static constexpr std::size_t kLanes = SortedProducts::kLanes;
+  std::vector<SortedProducts::Lanes> places;  ///< A power of two.
 
-  Lanes operator()(Columns columns, std::size_t begin) {
-    std::fill(products.begin(), products.end(), Lanes{});
+  void operator()(Columns columns, std::size_t begin, float* out) {
+    std::fill(places.begin(), places.end(), SortedProducts::Lanes{});
     for (std::size_t i = 0; i < columns.size(); ++i) {
-      products[i] = product(columns[i], begin);
+      places[i] = SortedProducts::load(columns[i], begin);
     }
-    for_each_exchange(products.size(), [this](std::size_t low, std::size_t high) {
-      exchange(products[low], products[high]);
+    for_each_exchange(places.size(), [this](std::size_t low, std::size_t high) {
+      SortedProducts::exchange(places[low], places[high]);
     });
-    Lanes sum = {};
-    for (const Lanes& one : products) {
-      sum += one;
-    }
-    return sum;
+    SortedProducts::add_up(places, 1.0, out);
   }
 };
 
 template <class Sums>
 void add_up(Columns columns, std::span<float> out, Sums sums) {
+  constexpr std::size_t lanes = Sums::kLanes;
   std::size_t done = 0;
-  for (; done + kLanes <= out.size(); done += kLanes) {
-    const Lanes sum = sums(columns, done);
-    for (std::size_t lane = 0; lane < kLanes; ++lane) {
-      out[done + lane] = static_cast<float>(sum[lane]);
-    }
+  for (; done + lanes <= out.size(); done += lanes) {
+    sums(columns, done, out.data() + done);
   }
-  if (done < out.size()) {  // The last element has no neighbour.
-    std::vector<std::array<float, kLanes>> padded(columns.size());
+  if (done < out.size()) {  // The last elements are fewer than lanes.
+    const std::size_t left = out.size() - done;
+    std::vector<std::array<float, lanes>> padded(columns.size());
     std::vector<WeightedValues> last;
     for (std::size_t i = 0; i < columns.size(); ++i) {
-      padded[i] = {columns[i].values[done]};
+      std::copy_n(columns[i].values + done, left, padded[i].begin());
       last.push_back({padded[i].data(), columns[i].weight});
     }
-    out[done] = static_cast<float>(sums(last, 0)[0]);
+    std::array<float, lanes> sum{};
+    sums(last, 0, sum.data());
+    std::copy_n(sum.begin(), left, out.begin() + static_cast<std::ptrdiff_t>(done));
   }
 }
 
 /// Calls add_up() with the sums of as many columns as there are, if that is one of Counts.
-template <std::size_t... Counts>
+template <class Sorted, std::size_t... Counts>
 bool add_few(Columns columns, std::span<float> out, std::index_sequence<Counts...> /*all*/) {
-  return ((columns.size() == Counts + 1 && (add_up(columns, out, FewSums<Counts + 1>()), true)) ||
+  return ((columns.size() == Counts + 1 &&
+           (add_up(columns, out, FewSums<Sorted, Counts + 1>()), true)) ||
           ...);
+}
+
+/// True if the products have the order of their values.
+bool share_positive_weight(Columns columns) {
+  return std::ranges::all_of(columns, [&](const WeightedValues& column) {
+    return column.weight > 0.0 && column.weight == columns.front().weight;
+  });
 }
 
 }  // namespace
 
 void ordered_sums(std::span<const WeightedValues> columns, std::span<float> out) {
-  constexpr std::size_t few = 16;
-  if (!add_few(columns, out, std::make_index_sequence<few>())) {
-    add_up(columns, out, ManySums{std::vector<Lanes>(std::bit_ceil(columns.size()))});
+  constexpr std::make_index_sequence<16> few;
+  const bool added = share_positive_weight(columns) ? add_few<SortedValues>(columns, out, few)
+                                                    : add_few<SortedProducts>(columns, out, few);
+  if (!added) {
+    add_up(columns, out,
+           ManySums{std::vector<SortedProducts::Lanes>(std::bit_ceil(columns.size()))});
   }
 }
 

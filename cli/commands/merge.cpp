@@ -8,6 +8,7 @@
 #include <numeric>
 #include <set>
 
+#include "base/process/core_shares.hpp"
 #include "base/process/stop_signals.hpp"
 #include "checkpoint/models/checkpoint_weights.hpp"
 #include "checkpoint/models/merged_weights.hpp"
@@ -137,11 +138,13 @@ Result<std::vector<checkpoint::FoundCheckpoint>> newest(const MergeOptions& opti
                     "checkpoint.keep_last",
                     options.inputs.front(), placed.size(), wanted));
   }
-  std::vector<checkpoint::FoundCheckpoint> found;
-  for (std::size_t i = 0; i < wanted; ++i) {
-    // Readers of weights verify what they read, a third of each checkpoint.
-    found.push_back(TRAIN_TRY(find_checkpoint(run, placed[i].step, checkpoint::Depth::files)));
-  }
+  std::vector<checkpoint::FoundCheckpoint> found(wanted);
+  // Each has a manifest of megabytes. Readers of weights verify what they read, a third of each.
+  const auto find = [&](std::size_t i) -> Status {
+    found[i] = TRAIN_TRY(find_checkpoint(run, placed[i].step, checkpoint::Depth::files));
+    return {};
+  };
+  TRAIN_RETURN_IF_ERROR(try_on_cores(wanted, find));
   return found;
 }
 

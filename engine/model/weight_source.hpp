@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 
@@ -17,6 +18,12 @@ class WeightSource {
   /// Errors: those of reading.
   [[nodiscard]] virtual Status read_rows(const Parameter& parameter, std::int64_t first_row,
                                          std::int64_t rows, std::span<float> out) const = 0;
+  /// Row at which a piece of about `rows` rows from `first_row` on had better end, so that reading
+  /// the next piece reads nothing twice.
+  [[nodiscard]] virtual std::int64_t piece_end(const Parameter& parameter, std::int64_t first_row,
+                                               std::int64_t rows) const {
+    return std::min(first_row + rows, parameter.rows());
+  }
 };
 
 }  // namespace train::engine

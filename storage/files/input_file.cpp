@@ -43,6 +43,10 @@ void InputFile::expect_read(std::uint64_t offset, std::uint64_t size_bytes) cons
                   POSIX_FADV_WILLNEED);
 }
 
+void InputFile::expect_some_parts() const {
+  ::posix_fadvise(descriptor_.get(), 0, 0, POSIX_FADV_RANDOM);
+}
+
 Status InputFile::read(std::uint64_t offset, std::span<std::byte> out) const {
   TRAIN_CHECK(descriptor_);
   if (offset > size_bytes_ || out.size() > size_bytes_ - offset) {

@@ -32,6 +32,10 @@ class InputFile {
   /// block.
   void expect_read(std::uint64_t offset, std::uint64_t size_bytes) const;
 
+  /// Tells the system to read nothing ahead by itself, for a reader of some parts of the file. A
+  /// hint: does not fail or block.
+  void expect_some_parts() const;
+
   /// Maps the whole file read-only: null if empty. Outlives this object. A mapped file that is
   /// shortened ends the process (SIGBUS): own writers replace files only by renaming.
   [[nodiscard]] Result<Mapping> map() const;

@@ -1,9 +1,11 @@
 #include "base/process/core_shares.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <catch2/catch.hpp>
 #include <cstddef>
 #include <mutex>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -28,6 +30,28 @@ TEST_CASE("core shares: every thing is in one share, and all are done at the end
     }
     CHECK(next == count);
   }
+}
+
+TEST_CASE(
+    "core shares: things are taken until one fails, and its error is the first in their order",
+    "[base][process]") {
+  for (const std::size_t count : {std::size_t{0}, std::size_t{1}, std::size_t{1000}}) {
+    CAPTURE(count);
+    std::vector<int> calls(count);
+    CHECK(try_on_cores(count, [&](std::size_t i) {
+      ++calls[i];
+      return Status();
+    }));
+    CHECK(std::ranges::all_of(calls, [](int number) { return number == 1; }));
+  }
+  std::atomic<std::size_t> called{0};
+  const Status failed = try_on_cores(1000, [&](std::size_t i) -> Status {
+    ++called;
+    return i % 10 == 7 ? failure(std::to_string(i)) : Status();
+  });
+  REQUIRE_FALSE(failed);
+  CHECK(failed.error().message == "7");
+  CHECK(called >= 8);
 }
 
 }  // namespace train::core_shares_test

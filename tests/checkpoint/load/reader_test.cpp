@@ -7,6 +7,7 @@
 #include <random>
 #include <thread>
 
+#include "base/process/core_shares.hpp"
 #include "checkpoint/save/retention.hpp"
 #include "storage/files/digest.hpp"
 #include "tests/checkpoint/checkpoint_fixture.hpp"
@@ -42,6 +43,43 @@ TEST_CASE("reader: any number of ranks reads what any other wrote", "[checkpoint
         REQUIRE(restore(outcome.path, outcome.manifest, views));
       }
       REQUIRE(read.all_values() == original.all_values());
+    }
+  }
+}
+
+TEST_CASE("reader: pieces that end where blocks do read nothing twice, on several threads",
+          "[checkpoint][reader][CK-4]") {
+  constexpr std::int64_t rows = 6000;  // Of 12 bytes: blocks of 4096 end at every 1024th row.
+  for (const std::int64_t writers : {1, 3}) {
+    const TempDirectory directory;
+    SmallState original(5, rows);
+    const auto outcome = write_at(directory.path(), 1, original, writers);
+    SmallState read(0, rows);
+    const engine::StateView whole = read.views().front();
+    OpenCheckpoint checkpoint(outcome.path, outcome.manifest);
+    for (const std::int64_t wanted : {std::int64_t{1}, std::int64_t{1500}, rows}) {
+      CAPTURE(writers, wanted);
+      std::vector<engine::StateView> pieces;
+      for (std::int64_t row = 0; row < rows; row += pieces.back().rows) {
+        engine::StateView piece = whole;
+        piece.first_row = row;
+        piece.rows = checkpoint.piece_end(whole.name, row, wanted) - row;
+        REQUIRE(piece.rows > 0);
+        piece.data += row * 12;
+        piece.size_bytes = static_cast<std::size_t>(piece.rows) * 12;
+        pieces.push_back(piece);
+      }
+      std::atomic<std::uint64_t> tensor_bytes{0};
+      REQUIRE(try_on_cores(pieces.size(), [&](std::size_t i) -> Status {
+        RestoreStatistics statistics;
+        const Status done = checkpoint.restore(
+            {&pieces[i], 1}, {.which = Restore::subset, .statistics = &statistics});
+        tensor_bytes += statistics.tensor_bytes;
+        return done;
+      }));
+      CHECK(tensor_bytes == whole.size_bytes);
+      CHECK(std::memcmp(whole.data, original.views().front().data, whole.size_bytes) == 0);
+      std::memset(whole.data, 0, whole.size_bytes);
     }
   }
 }

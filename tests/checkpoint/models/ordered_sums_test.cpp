@@ -1,9 +1,11 @@
 #include "checkpoint/models/ordered_sums.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <limits>
 #include <random>
 #include <vector>
@@ -27,6 +29,29 @@ struct Summands {
                     [&] { return std::ldexp(mantissa(random), exponent(random)); });
       weights.push_back(std::abs(static_cast<double>(mantissa(random))) + 0.01);
     }
+  }
+  /// Every kind of number: zeros of both signs, the least and the largest, and one column's negated
+  /// by the next, with the same weight for all.
+  static Summands extremes(std::size_t columns, std::size_t count, std::mt19937& random) {
+    Summands all(columns, count, random);
+    std::fill(all.weights.begin(), all.weights.end(), all.weights.front());
+    std::uniform_int_distribution<std::uint32_t> bits;
+    std::uniform_int_distribution<int> kind(0, 7);
+    for (std::size_t i = 0; i < columns; ++i) {
+      for (std::size_t element = 0; element < count; ++element) {
+        const int chosen = kind(random);
+        const auto any = std::bit_cast<float>(bits(random));
+        float& value = all.values[i][element];
+        value = chosen == 0   ? 0.0F
+                : chosen == 1 ? -0.0F
+                : chosen == 2 ? std::copysign(std::numeric_limits<float>::denorm_min(), value)
+                : chosen == 3 ? std::copysign(std::numeric_limits<float>::max(), value)
+                : chosen == 4 && i > 0 ? -all.values[i - 1][element]
+                : std::isfinite(any)   ? any
+                                       : value;
+      }
+    }
+    return all;
   }
   [[nodiscard]] Values sums() const {
     std::vector<WeightedValues> columns;
@@ -52,6 +77,8 @@ struct Summands {
   }
 };
 
+std::uint32_t bits_of(float value) { return std::bit_cast<std::uint32_t>(value); }
+
 }  // namespace
 
 TEST_CASE("ordered sums: products from the least to the greatest, for any number of columns",
@@ -71,6 +98,23 @@ TEST_CASE("ordered sums: products from the least to the greatest, for any number
   }
 }
 
+TEST_CASE("ordered sums: the same bits where values of one weight are sorted before the products",
+          "[checkpoint][merged_weights]") {
+  std::mt19937 random(Catch::rngSeed());
+  for (std::size_t columns = 1; columns <= 20; ++columns) {
+    for (const std::size_t count : {1U, 3U, 4U, 6U, 257U}) {
+      CAPTURE(columns, count);
+      const Summands summands = Summands::extremes(columns, count, random);
+      const Values sums = summands.sums();
+      std::size_t wrong = 0;
+      for (std::size_t i = 0; i < count; ++i) {
+        wrong += bits_of(sums[i]) == bits_of(summands.expected(i)) ? 0 : 1;
+      }
+      CHECK(wrong == 0);
+    }
+  }
+}
+
 TEST_CASE("ordered sums: a value that is not a number or not finite is lost among no others",
           "[checkpoint][merged_weights]") {
   std::mt19937 random(Catch::rngSeed());
@@ -80,10 +124,15 @@ TEST_CASE("ordered sums: a value that is not a number or not finite is lost amon
       CAPTURE(columns, column);
       Summands summands(columns, 3, random);
       summands.values[column] = {std::numeric_limits<float>::quiet_NaN(), infinity, -infinity};
-      const Values sums = summands.sums();
-      CHECK(std::isnan(sums[0]));
-      CHECK(sums[1] == infinity);
-      CHECK(sums[2] == -infinity);
+      for (const bool same_weight : {false, true}) {
+        if (same_weight) {
+          std::fill(summands.weights.begin(), summands.weights.end(), 0.25);
+        }
+        const Values sums = summands.sums();
+        CHECK(std::isnan(sums[0]));
+        CHECK(sums[1] == infinity);
+        CHECK(sums[2] == -infinity);
+      }
     }
   }
 }
