@@ -1,6 +1,6 @@
 #include "checkpoint/models/ordered_sums.hpp"
 
-#include <emmintrin.h>
+#include <immintrin.h>
 
 #include <algorithm>
 #include <array>
@@ -31,7 +31,7 @@ constexpr void for_each_exchange(std::size_t count, const Exchange& exchange) {
   }
 }
 
-// What is sorted are vectors of any x86-64 processor. An exchange puts two of them in order, lane
+// What is sorted are vectors. An exchange puts two of them in order, lane
 // by lane: of a NaN and a number neither is lost, as both instructions then give their second
 // operand. Comparisons and choices would be four times as many.
 
@@ -40,9 +40,9 @@ struct SortedProducts {
   static constexpr std::size_t kLanes = 2;
   using Lanes = double __attribute__((vector_size(kLanes * sizeof(double))));
 
-  static Lanes load(const WeightedValues& column, std::size_t begin) {
-    return column.weight * Lanes{static_cast<double>(column.values[begin]),
-                                 static_cast<double>(column.values[begin + 1])};
+  static void load(const WeightedValues& column, std::size_t begin, Lanes& to) {
+    to = column.weight * Lanes{static_cast<double>(column.values[begin]),
+                               static_cast<double>(column.values[begin + 1])};
   }
   static void exchange(Lanes& low, Lanes& high) {
     const Lanes a = low;
@@ -66,8 +66,8 @@ struct SortedValues {
   static constexpr std::size_t kLanes = 4;
   using Lanes = float __attribute__((vector_size(kLanes * sizeof(float))));
 
-  static Lanes load(const WeightedValues& column, std::size_t begin) {
-    return _mm_loadu_ps(column.values + begin);
+  static void load(const WeightedValues& column, std::size_t begin, Lanes& to) {
+    to = _mm_loadu_ps(column.values + begin);
   }
   static void exchange(Lanes& low, Lanes& high) {
     const Lanes a = low;
@@ -83,6 +83,36 @@ struct SortedValues {
       second += weight * static_cast<SortedProducts::Lanes>(_mm_cvtps_pd(_mm_movehl_ps(one, one)));
     }
     _mm_storeu_ps(out, _mm_movelh_ps(_mm_cvtpd_ps(first), _mm_cvtpd_ps(second)));
+  }
+};
+
+// GCC inlines what needs AVX2 only into what needs it, too: add_few_values_by_avx2() below.
+#define TRAIN_BY_AVX2 [[gnu::target("avx2")]]
+
+/// SortedValues, twice as many side by side.
+struct WideValues {
+  static constexpr std::size_t kLanes = 8;
+  using Lanes = float __attribute__((vector_size(kLanes * sizeof(float))));
+
+  TRAIN_BY_AVX2 static void load(const WeightedValues& column, std::size_t begin, Lanes& to) {
+    to = _mm256_loadu_ps(column.values + begin);
+  }
+  TRAIN_BY_AVX2 static void exchange(Lanes& low, Lanes& high) {
+    const Lanes a = low;
+    const Lanes b = high;
+    low = _mm256_min_ps(b, a);
+    high = _mm256_max_ps(a, b);
+  }
+  TRAIN_BY_AVX2 static void add_up(std::span<const Lanes> sorted, double weight, float* out) {
+    const __m256d weights = _mm256_set1_pd(weight);
+    __m256d first = _mm256_setzero_pd();
+    __m256d second = _mm256_setzero_pd();
+    for (const Lanes& one : sorted) {
+      first += weights * _mm256_cvtps_pd(_mm256_castps256_ps128(one));
+      second += weights * _mm256_cvtps_pd(_mm256_extractf128_ps(one, 1));
+    }
+    _mm_storeu_ps(out, _mm256_cvtpd_ps(first));
+    _mm_storeu_ps(out + kLanes / 2, _mm256_cvtpd_ps(second));
   }
 };
 
@@ -122,7 +152,8 @@ struct FewSums {
   static void add_up(Columns columns, std::size_t begin, float* out,
                      std::index_sequence<Column...> /*all*/,
                      std::index_sequence<Number...> /*all*/) {
-    std::array<typename Sorted::Lanes, kPlaces> places = {Sorted::load(columns[Column], begin)...};
+    std::array<typename Sorted::Lanes, kPlaces> places = {};
+    (Sorted::load(columns[Column], begin, places[Column]), ...);
     (Sorted::exchange(places[kPairs[Number].low], places[kPairs[Number].high]), ...);
     Sorted::add_up(places, columns.front().weight, out);
   }
@@ -136,7 +167,7 @@ struct ManySums {
   void operator()(Columns columns, std::size_t begin, float* out) {
     std::fill(places.begin(), places.end(), SortedProducts::Lanes{});
     for (std::size_t i = 0; i < columns.size(); ++i) {
-      places[i] = SortedProducts::load(columns[i], begin);
+      SortedProducts::load(columns[i], begin, places[i]);
     }
     for_each_exchange(places.size(), [this](std::size_t low, std::size_t high) {
       SortedProducts::exchange(places[low], places[high]);
@@ -174,6 +205,17 @@ bool add_few(Columns columns, std::span<float> out, std::index_sequence<Counts..
           ...);
 }
 
+constexpr std::make_index_sequence<16> kFew;
+
+TRAIN_BY_AVX2 [[gnu::flatten]] bool add_few_values_by_avx2(Columns columns, std::span<float> out) {
+  return add_few<WideValues>(columns, out, kFew);
+}
+
+bool add_few_values(Columns columns, std::span<float> out, SumVectors vectors) {
+  return vectors == SumVectors::avx2 ? add_few_values_by_avx2(columns, out)
+                                     : add_few<SortedValues>(columns, out, kFew);
+}
+
 /// True if the products have the order of their values.
 bool share_positive_weight(Columns columns) {
   return std::ranges::all_of(columns, [&](const WeightedValues& column) {
@@ -183,10 +225,14 @@ bool share_positive_weight(Columns columns) {
 
 }  // namespace
 
-void ordered_sums(std::span<const WeightedValues> columns, std::span<float> out) {
-  constexpr std::make_index_sequence<16> few;
-  const bool added = share_positive_weight(columns) ? add_few<SortedValues>(columns, out, few)
-                                                    : add_few<SortedProducts>(columns, out, few);
+SumVectors widest_vectors() {
+  return __builtin_cpu_supports("avx2") ? SumVectors::avx2 : SumVectors::sse2;
+}
+
+void ordered_sums(std::span<const WeightedValues> columns, std::span<float> out,
+                  SumVectors vectors) {
+  const bool added = share_positive_weight(columns) ? add_few_values(columns, out, vectors)
+                                                    : add_few<SortedProducts>(columns, out, kFew);
   if (!added) {
     add_up(columns, out,
            ManySums{std::vector<SortedProducts::Lanes>(std::bit_ceil(columns.size()))});

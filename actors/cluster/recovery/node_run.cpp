@@ -294,7 +294,8 @@ Status NodeLife::join(bool first, std::chrono::seconds wait) {
     if (joined) {  // Otherwise the generation may become reachable later, or this one is ending.
       from = endpoint->generation + 1;
     }
-    if (joined || Clock::now() >= last_try || in_vain()) {
+    const bool mistaken = !joined && joined.error().exit_code() == kExitUserError;
+    if (joined || mistaken || Clock::now() >= last_try || in_vain()) {
       return joined;
     }
     std::this_thread::sleep_for(kBetweenRetries);

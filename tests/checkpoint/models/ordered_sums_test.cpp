@@ -15,6 +15,8 @@ namespace {
 
 using Values = std::vector<float>;
 
+std::uint32_t bits_of(float value) { return std::bit_cast<std::uint32_t>(value); }
+
 /// Columns of values whose sums depend on their order, and weights of any size.
 struct Summands {
   std::vector<Values> values;
@@ -60,6 +62,9 @@ struct Summands {
     }
     Values out(values.front().size());
     ordered_sums(columns, out);
+    Values narrow(out.size());
+    ordered_sums(columns, narrow, SumVectors::sse2);
+    CHECK(std::ranges::equal(out, narrow, {}, bits_of, bits_of));
     return out;
   }
   /// As the header defines it.
@@ -76,8 +81,6 @@ struct Summands {
     return static_cast<float>(sum);
   }
 };
-
-std::uint32_t bits_of(float value) { return std::bit_cast<std::uint32_t>(value); }
 
 }  // namespace
 

@@ -50,8 +50,7 @@ TEST_CASE("published experts: ranks, strategies and what is computed again do no
   check_layouts(site, family.keys(), family.fixture == "deepseek_v3" ? "latent" : "attention");
 }
 
-// Each number of ranks with each strategy, either with all computed again or with nothing; with both
-// where one has patience.
+// Each number of ranks with each strategy, all computed again or nothing; in soaks, both.
 TEST_CASE("published experts: the same bits at every number of ranks, strategy and recomputation",
           "[integration][.full][soak][published][experts][P1]") {
   const Family& family = any_family();
