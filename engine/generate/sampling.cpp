@@ -1,6 +1,7 @@
 #include "engine/generate/sampling.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -18,15 +19,27 @@ double comparable(float logit) {
   return std::isnan(logit) ? -std::numeric_limits<double>::infinity() : static_cast<double>(logit);
 }
 
-/// The most likely token; the first of equals.
+/// The most likely token; the first of equals. A vocabulary is large: partial maxima fill vectors.
 std::int32_t most_likely(std::span<const float> logits) {
-  std::size_t best = 0;
-  for (std::size_t id = 1; id < logits.size(); ++id) {
-    if (comparable(logits[id]) > comparable(logits[best])) {
-      best = id;
+  constexpr std::size_t lanes = 16;
+  constexpr float least = -std::numeric_limits<float>::infinity();
+  std::array<float, lanes> most;
+  most.fill(least);
+  const std::size_t whole = logits.size() / lanes * lanes;
+  for (std::size_t first = 0; first < whole; first += lanes) {
+    for (std::size_t lane = 0; lane < lanes; ++lane) {
+      const float logit = logits[first + lane];
+      most[lane] = logit > most[lane] ? logit : most[lane];
     }
   }
-  return static_cast<std::int32_t>(best);
+  for (const float logit : logits.subspan(whole)) {
+    most[0] = logit > most[0] ? logit : most[0];
+  }
+  const float largest = *std::ranges::max_element(most);
+  if (largest == least) {
+    return 0;  // All are as unlikely as NaN.
+  }
+  return static_cast<std::int32_t>(std::ranges::find(logits, largest) - logits.begin());
 }
 
 /// Token ids, most likely first, ties by id, sorted only as far as requested: a vocabulary is

@@ -129,7 +129,9 @@ void multiply_transposed_piece(const MatmulParams& p, const Piece& piece,
   const auto block_from = [&](std::int64_t first) {
     return Block{.p = p, .piece = piece, .first = first, .depth = std::min(depth, p.k - first)};
   };
+  LinesAhead first_rows(rows_of_b(p, piece.column, piece.columns, 0), blocks);
   for (std::int64_t i = 0; i < blocks; ++i) {
+    first_rows.prefetch();  // Unless the piece before has done so, they come from memory.
     pack_rows_of_a(block_from(i * depth), panels + i * block_size);
   }
   const std::int64_t end = piece.column + piece.columns;

@@ -9,6 +9,7 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/state_space/selective_scan_cpu.cpp"
+#include <hwy/cache_control.h>
 #include <hwy/foreach_target.h>  // IWYU pragma: keep: includes this file once per instruction set.
 #include <hwy/highway.h>
 
@@ -106,6 +107,13 @@ void scan_documents(const SelectiveScanForwardParams& p, const float* rates,
                             std::int64_t{p.states.texts[first->first]} * states * p.in.channels;
     std::fill_n(h, states * kScanChannels, 0.0F);
     if (p.states.extend && p.in.rows.positions[first->first] > 0) {
+      // Those of the next block, mostly this thread's next, lie too far apart for the hardware.
+      const std::int64_t next = c0 + kScanChannels;
+      for (std::int64_t n = 0; n < states && next < p.in.channels; ++n) {
+        for (std::int64_t line = 0; line < kScanChannels; line += 16) {
+          hwy::Prefetch(text + n * p.in.channels + next + line);
+        }
+      }
       copy_state(text, false);
     }
     for (std::int64_t begin = first->first; begin < first->end(); begin += kScanChunk) {
@@ -137,7 +145,7 @@ void selective_scan_forward(const SelectiveScanForwardParams& p, int threads) {
   const std::int64_t blocks = divide_up(p.in.channels, kScanChannels);
   const auto sequences = static_cast<std::int64_t>(begins.size()) - 1;
   const auto one = HWY_DYNAMIC_DISPATCH(scan_documents);
-  parallel_for(threads, sequences * blocks, [&](std::int64_t item, int) {
+  parallel_shares(threads, sequences * blocks, [&](std::int64_t item, int) {
     const auto sequence = static_cast<std::size_t>(item / blocks);
     const std::int64_t block = item % blocks;
     one(p, rates + block * kScanChannels * p.in.states, begins[sequence], begins[sequence + 1],

@@ -31,6 +31,30 @@ TEST_CASE("sampler: temperature 0 takes the most likely, the first of equals",
   }
 }
 
+TEST_CASE("sampler: the most likely is found wherever it stands, and NaN is the least likely",
+          "[engine][sampler]") {
+  constexpr float nan = std::numeric_limits<float>::quiet_NaN();
+  constexpr float infinity = std::numeric_limits<float>::infinity();
+  const auto most_likely = [](const std::vector<float>& logits) {
+    return sample_token(logits, static_cast<std::int64_t>(logits.size()), {.temperature = 0.0}, 0);
+  };
+  for (const std::size_t count : {1U, 15U, 16U, 17U, 53U}) {
+    for (std::size_t best = 0; best < count; ++best) {
+      CAPTURE(count, best);
+      std::vector<float> logits(count, -3.0F);
+      logits[count / 2] = nan;
+      logits[best] = -2.0F;
+      CHECK(most_likely(logits) == static_cast<std::int32_t>(best));
+      logits.back() = logits[best];
+      CHECK(most_likely(logits) == static_cast<std::int32_t>(best));
+      logits[best] = infinity;
+      CHECK(most_likely(logits) == static_cast<std::int32_t>(best));
+    }
+    CHECK(most_likely(std::vector<float>(count, nan)) == 0);
+    CHECK(most_likely(std::vector<float>(count, -infinity)) == 0);
+  }
+}
+
 TEST_CASE("sampler: one candidate is the most likely", "[engine][sampler]") {
   for (std::int64_t position = 0; position < 50; ++position) {
     CHECK(sample_token(kLogits, 5, {.temperature = 1.5, .top_k = 1}, position) == 1);
