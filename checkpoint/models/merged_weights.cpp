@@ -12,8 +12,8 @@
 namespace train::checkpoint {
 namespace {
 
-/// What a model's share of a piece should have: little enough that all of them stay in a core's
-/// cache from the disk's to the sum, which takes a quarter of the time that memory would.
+/// Elements of each model in a piece: few enough that those of all models stay in a core's cache
+/// between reading and summing, which takes a quarter of the time that memory would.
 constexpr std::int64_t kPieceElements = std::int64_t{1} << 15;
 
 }  // namespace

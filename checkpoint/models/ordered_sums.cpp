@@ -31,9 +31,9 @@ constexpr void for_each_exchange(std::size_t count, const Exchange& exchange) {
   }
 }
 
-// What is sorted are vectors. An exchange puts two of them in order, lane
-// by lane: of a NaN and a number neither is lost, as both instructions then give their second
-// operand. Comparisons and choices would be four times as many.
+// Vectors of numbers are sorted, not single numbers. An exchange puts two vectors in order, lane by
+// lane: of a NaN and a number neither is lost, as both instructions then give their second operand.
+// Comparisons and choices would be four times as many.
 
 /// Products: for weights that differ.
 struct SortedProducts {
