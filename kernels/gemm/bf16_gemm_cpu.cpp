@@ -59,15 +59,13 @@ template <int vectors, std::int64_t step>
   }
 }
 
-/// Calls body(column, columns, vectors) for the panels of `columns` columns: three vectors wide; at
-/// the end twice two instead of three and one, which would not saturate the FMA units.
+/// Calls body(column, columns, vectors) for the panels of `columns` columns.
 template <class Body>
 inline void each_panel(std::int64_t columns, const Body& body) {
   std::int64_t column = 0;
   while (column < columns) {
     const std::int64_t left = columns - column;
-    const std::int64_t vectors = divide_up(left, kPairLanes);
-    const std::int64_t taken = vectors == 4 ? 2 : std::min<std::int64_t>(vectors, kTileVectors);
+    const std::int64_t taken = panel_vectors(divide_up(left, kPairLanes), kTileVectors);
     const std::int64_t width = std::min(left, taken * kPairLanes);
     if (taken == 3) {
       body(column, width, std::integral_constant<int, 3>());

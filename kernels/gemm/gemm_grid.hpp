@@ -66,6 +66,12 @@ struct Grid {
   }
 };
 
+/// Width of the next panel of columns, in vectors, where `left` vectors of columns are left:
+/// `most`; at the end twice two instead of three and one, which would not saturate the FMA units.
+[[nodiscard]] constexpr std::int64_t panel_vectors(std::int64_t left, std::int64_t most) {
+  return left == 4 ? 2 : std::min(left, most);
+}
+
 [[nodiscard]] Grid cheapest_grid(const MatmulParams& p, const PieceCosts& costs, int threads);
 
 /// Handles products without terms: C empty, or k = 0, which sets C to 0 or leaves it. Returns false

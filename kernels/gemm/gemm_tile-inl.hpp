@@ -17,6 +17,7 @@
 
 #include <algorithm>
 
+#include "kernels/gemm/gemm_grid.hpp"
 #include "kernels/gemm/lines_ahead.hpp"
 #include "kernels/simd-inl.hpp"
 #include "kernels/transpose-inl.hpp"
@@ -31,15 +32,13 @@ constexpr int kTileVectors = HWY_TARGET == HWY_AVX3 ? 3 : 2;
 constexpr int kFewTileRows = 4;  ///< Tile height for the remaining rows at the end.
 constexpr std::int64_t kSteps = 16;
 
-/// Calls body(column, columns, vectors) for the panels of `columns` columns: as wide as a tile; at
-/// the end twice two vectors instead of three and one, which would not saturate the FMA units.
+/// Calls body(column, columns, vectors) for the panels of `columns` columns.
 template <class Body>
 HWY_INLINE void each_panel(std::int64_t columns, const Body& body) {
   std::int64_t column = 0;
   while (column < columns) {
     const std::int64_t left = columns - column;
-    const std::int64_t vectors = divide_up(left, kLanes);
-    const std::int64_t taken = vectors == 4 ? 2 : std::min<std::int64_t>(vectors, kTileVectors);
+    const std::int64_t taken = panel_vectors(divide_up(left, kLanes), kTileVectors);
     const std::int64_t width = std::min(left, taken * kLanes);
     if (taken == kTileVectors) {
       body(column, width, std::integral_constant<int, kTileVectors>());
