@@ -12,7 +12,7 @@ one command of the program, whose help (`actortrain COMMAND --help`) says what i
 from ._board import Board
 from ._commands import Generation, RunInfo, evaluate, export, generate, plan, prepare, runs, schema
 from ._errors import ActorTrainError, Failure, Mistake
-from ._log import log
+from ._log import TrackerError, log
 from ._program import program, version
 from ._run import Run, run
 
@@ -24,6 +24,7 @@ __all__ = [
     "Mistake",
     "Run",
     "RunInfo",
+    "TrackerError",
     "evaluate",
     "export",
     "generate",

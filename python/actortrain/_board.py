@@ -6,7 +6,13 @@ import html
 import subprocess
 
 from ._errors import error_of
+from ._lines import Lines
 from ._program import PathLike, end, start
+
+# Where a notebook is seen on this machine: by Jupyter, also through a tunnel, and by VS Code, whose
+# frames lie in one another.
+FRAME_ANCESTORS = ("http://localhost:* http://127.0.0.1:* https://localhost:* https://127.0.0.1:* "
+                   "vscode-webview: vscode-file:")
 
 
 class Board:
@@ -14,18 +20,18 @@ class Board:
     frame; url is where a browser on this machine finds it."""
 
     def __init__(self, directory: PathLike, width: str = "100%", height: int = 700) -> None:
-        self._process = start(["board", str(directory)])
+        self._process = start(["board", str(directory), "--frame-ancestors", FRAME_ANCESTORS])
         self._width = width
         self._height = height
         assert self._process.stdout is not None and self._process.stderr is not None
+        printed, said = Lines(self._process.stdout), Lines(self._process.stderr)
         try:
-            self.url = self._process.stdout.readline().decode().strip()
+            self.url = next(printed.each(), "").strip()
         except BaseException:
             self.stop()
             raise
         if not self.url:
-            said = self._process.stderr.read().decode("utf-8", "replace")
-            raise error_of(self._process.wait(), said)
+            raise error_of(self._process.wait(), said.whole())
 
     def stop(self) -> None:
         end(self._process)

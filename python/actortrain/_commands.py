@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import numbers
 import os
 import re
 import signal
@@ -11,13 +12,14 @@ import subprocess
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Iterable, Mapping, Optional, Protocol, Sequence, Union
+from typing import Any, Iterable, Iterator, Mapping, Optional, Protocol, Sequence, Union, overload
 
 from ._errors import error_of
 from ._program import PathLike, end, start
 
 Message = Mapping[str, Any]
-Settings = Mapping[str, Any]  # Texts, numbers, booleans, and lists of texts or of integers.
+Settings = Mapping[str, Any]  # Texts, paths, numbers, booleans, lists of them, and inline tables.
+Rows = Union[PathLike, Sequence[Path], Iterable[Mapping[str, Any]], Iterable[str]]
 
 
 class HasDirectory(Protocol):
@@ -30,13 +32,37 @@ class HasDirectory(Protocol):
 Target = Union[PathLike, HasDirectory]
 
 
-def value_text(value: Any) -> str:
+def plain(value: Any, name: str) -> Any:
+    """A text, bool, int, float, list or mapping of Python's own: also of a path, or of what numpy or
+    torch has. name: what the value is given for, in errors."""
+    if isinstance(value, os.PathLike):
+        value = os.fspath(value)
+    elif hasattr(value, "tolist") and not isinstance(value, memoryview):  # An array, or a number of one.
+        value = value.tolist()
+    if isinstance(value, (bool, str)):
+        return value
+    if isinstance(value, numbers.Integral):
+        return int(value)
+    if isinstance(value, numbers.Real):
+        return float(value)
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, Iterable) and not isinstance(value, (bytes, bytearray, memoryview)):
+        return list(value)
+    if value is None:
+        raise TypeError(f"{name} is None; leave it out, or give a text, a path, a number, a boolean or a list")
+    raise TypeError(f"{name} is a {type(value).__name__}; give a text, a path, a number, a boolean or a list")
+
+
+def value_text(value: Any, name: str) -> str:
     """A value as --set reads it: TOML, but for texts, which may be bare."""
-    return value if isinstance(value, str) else inner_text(value)
+    value = plain(value, name)
+    return value if isinstance(value, str) else inner_text(value, name)
 
 
-def inner_text(value: Any) -> str:
+def inner_text(value: Any, name: str) -> str:
     """A value as TOML on one line; a mapping is an inline table."""
+    value = plain(value, name)
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
@@ -44,18 +70,17 @@ def inner_text(value: Any) -> str:
     if isinstance(value, (int, float)):
         return repr(value)
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{key} = {inner_text(one)}" for key, one in value.items()) + "}"
-    return "[" + ", ".join(inner_text(one) for one in value) + "]"
+        return "{" + ", ".join(f"{key} = {inner_text(one, f'{name}.{key}')}" for key, one in value.items()) + "}"
+    return "[" + ", ".join(inner_text(one, f"{name}[{number}]") for number, one in enumerate(value)) + "]"
 
 
 def set_words(values: Optional[Settings]) -> list[str]:
     """Options --set for keys; also for sections: {"optimizer": {"lr": 1e-3}}."""
     words: list[str] = []
     for key, value in (values or {}).items():
-        inner = value.items() if isinstance(value, Mapping) else None
-        for name, one in ([(key, value)] if inner is None
-                          else [(f"{key}.{name}", one) for name, one in inner]):
-            words += ["--set", f"{name}={value_text(one)}"]
+        section = isinstance(value, Mapping) and "." not in key
+        for name, one in [(f"{key}.{name}", one) for name, one in value.items()] if section else [(key, value)]:
+            words += ["--set", f"{name}={value_text(one, name)}"]
     return words
 
 
@@ -64,17 +89,23 @@ def option_words(**options: Any) -> list[str]:
     words: list[str] = []
     for name, value in options.items():
         option = "--" + name.replace("_", "-")
+        value = None if value is None else plain(value, name)
         if value is None or value is False:
             continue
         if value is True:
             words.append(option)
-        elif isinstance(value, (list, tuple)):
-            for one in value:
-                words += [option, str(one)]
         else:
-            words += [option, repr(value) if isinstance(value, float) else os.fspath(value)
-                      if isinstance(value, os.PathLike) else str(value)]
+            for number, one in enumerate(value) if isinstance(value, list) else [(None, value)]:
+                one = plain(one, name if number is None else f"{name}[{number}]")
+                if isinstance(one, (bool, list, dict)):
+                    raise TypeError(f"{name} has a {type(one).__name__}; give texts, paths or numbers")
+                words += [option, str(one)]
     return words
+
+
+def several(values: Union[PathLike, Sequence[PathLike]]) -> list[PathLike]:
+    """A list, also of what was given alone."""
+    return [values] if isinstance(values, (str, os.PathLike)) else list(values)
 
 
 def call(words: Sequence[str]) -> str:
@@ -113,15 +144,30 @@ def schema() -> dict[str, Any]:
     return read
 
 
-def prepare(data: Union[PathLike, Sequence[Path], Iterable[Mapping[str, Any]], Iterable[str]], out: PathLike, *,
-            tokenizer: PathLike = "bytes", row_length: int = 0, **options: Any) -> Path:
-    """Makes a data directory from files, rows or texts, and returns it.
+@overload
+def prepare(data: Rows, out: PathLike, *, tokenizer: PathLike = "bytes", row_length: int = 0, **options: Any) -> Path: ...
 
-    data: a path or a list of paths; or rows, as dicts (a list, a generator, a `datasets.Dataset`)
-    with the members that `data prepare` reads, such as "messages"; rows are written as JSON lines to
-    a file that is removed afterwards. Of a list, strings are texts, and Path objects files. options:
-    those of `data prepare`, with underscores."""
-    words = option_words(tokenizer=os.fspath(tokenizer), row_length=row_length or None, out=os.fspath(out), **options)
+
+@overload
+def prepare(data: Rows, tokenizer: PathLike, out: PathLike, *, row_length: int = 0, **options: Any) -> Path: ...
+
+
+def prepare(data: Rows, *places: PathLike, row_length: int = 0, **options: Any) -> Path:
+    """Makes a data directory from files, rows or texts, and returns it: prepare(data, out), with the
+    tokenizer "bytes", prepare(data, out, tokenizer=...), or prepare(data, tokenizer, out).
+
+    data: a path or a list of paths; or rows, as dicts (a list, a generator, a `datasets.Dataset`, a
+    table of pandas or polars) with the members that `data prepare` reads, such as "messages"; rows
+    are written as JSON lines to a file that is removed afterwards. Of a list, strings are texts, and
+    Path objects files. options: those of `data prepare`, with underscores."""
+    names = ("out",) if len(places) == 1 and "out" not in options else ("tokenizer", "out")[:2 - ("out" in options)]
+    if len(places) > len(names) or any(name in options for name in names[:len(places)]):
+        raise TypeError("prepare() takes data, out or data, tokenizer, out, each once")
+    options = {"tokenizer": "bytes", **dict(zip(names, places)), **options}
+    if "out" not in options:
+        raise TypeError("prepare() wants out, the directory to make")
+    out = os.fspath(options["out"])
+    words = option_words(row_length=row_length or None, **options)
     if isinstance(data, (str, os.PathLike)):
         call(["data", "prepare", "--input", os.fspath(data), *words])
         return Path(out)
@@ -130,16 +176,43 @@ def prepare(data: Union[PathLike, Sequence[Path], Iterable[Mapping[str, Any]], I
         return Path(out)
     with tempfile.TemporaryDirectory(prefix="actortrain-") as folder:
         rows = Path(folder) / "rows.jsonl"
-        given: Iterable[Any] = data
         with rows.open("w", encoding="utf-8") as file:
-            for number, row in enumerate(given):
+            for number, row in enumerate(_rows_of(data)):
                 try:
+                    if not isinstance(row, str) and not hasattr(row, "keys"):
+                        raise TypeError(f"it is a {type(row).__name__}")
                     line = {"text": row} if isinstance(row, str) else dict(row)
                     file.write(json.dumps(line, ensure_ascii=False, allow_nan=False) + "\n")
                 except (TypeError, ValueError) as error:
                     raise ValueError(f"row {number} is no JSON object: {error}") from error
         call(["data", "prepare", "--input", str(rows), *words])
     return Path(out)
+
+
+def _rows_of(data: Any) -> Iterator[Any]:
+    """The rows of a list, a generator or a table. Refuses what would give names in their place."""
+    if isinstance(data, Mapping):
+        names = list(data)
+        split = "train" if "train" in names else names[0] if names else "train"
+        raise TypeError(f"data is a mapping ({', '.join(map(repr, names[:5]))}), not rows; give one of its splits, as "
+                        f"data[{split!r}], or a list of dicts")
+    if isinstance(data, (bytes, bytearray, memoryview)):
+        raise TypeError(f"data is {type(data).__name__}; give a text in a list, as [data.decode()], or the path of a file")
+    if hasattr(data, "iloc") and hasattr(data, "columns"):  # A table of pandas, whose JSON has no types of numpy.
+        return (_without_none(row) for begin in range(0, len(data), 1000) for row in json.loads(
+            data.iloc[begin:begin + 1000].to_json(orient="records", date_format="iso", double_precision=15)))
+    if hasattr(data, "iter_rows"):  # Of polars.
+        return (_without_none(row) for row in data.iter_rows(named=True))
+    if hasattr(data, "collect_schema"):
+        raise TypeError("data is a query, not rows; give what it finds, as data.collect()")
+    return iter(data)
+
+
+def _without_none(value: Any) -> Any:
+    """A table's row has every member that any row has: None is one that it lacks."""
+    if isinstance(value, Mapping):
+        return {key: _without_none(one) for key, one in value.items() if one is not None}
+    return [_without_none(one) for one in value] if isinstance(value, list) else value
 
 
 def plan(config: PathLike, *, set: Optional[Settings] = None, tensors: bool = False,
@@ -149,7 +222,7 @@ def plan(config: PathLike, *, set: Optional[Settings] = None, tensors: bool = Fa
 
 
 def evaluate(target: Target, *, step: Union[int, str, None] = None, ranks: int = 1, ema: bool = False,
-             device: Optional[str] = None, choices: Sequence[PathLike] = (),
+             device: Optional[str] = None, choices: Union[PathLike, Sequence[PathLike]] = (),
              context: Optional[int] = None) -> dict[str, Any]:
     """Evaluates a checkpoint of a run, the newest by default: step, loss, accuracy, and where they
     are defined perplexity and bits_per_byte.
@@ -157,13 +230,13 @@ def evaluate(target: Target, *, step: Union[int, str, None] = None, ranks: int =
     With choices, files of questions, also for a published model: of each file, and of "all" if there
     are several, a dict under its name, with questions, acc, acc_norm and the rest; and digest."""
     words = option_words(step=step, ranks=ranks, ema=ema, device=device, context=context,
-                         choices=[os.fspath(one) for one in choices])
+                         choices=several(choices))
     return _read_evaluation(call(["eval", _path(target), *words]))
 
 
 def _read_evaluation(text: str) -> dict[str, Any]:
     result: dict[str, Any] = {}
-    for line in text.splitlines():
+    for line in text.split("\n"):
         if line.startswith("eval "):
             for word in line.split()[1:]:
                 name, equals, value = word.partition("=")
@@ -229,7 +302,7 @@ def generate(target: Target, prompts: Union[str, Sequence[Union[str, Sequence[Me
         file.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
         said = call(["generate", _path(target), "--prompts", str(file),
                      *option_words(logprobs=logprobs, chat=chat, **options)])
-    written = [json.loads(line) for line in said.splitlines() if line]
+    written = [json.loads(line) for line in said.split("\n") if line]
     return [Generation(prompt, one["text"], one.get("tokens"), one.get("logprobs"))
             for prompt, one in zip(several, written)]
 

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import fcntl
 import importlib
 import json
 import os
 import re
+import signal
+import socket
 import sys
+import threading
 import time
 from pathlib import Path
-from typing import Any, Iterator, Optional, Protocol
+from types import FrameType
+from typing import Any, Callable, Iterator, Optional, Protocol, TypeVar
 
 from ._commands import Target, _path, call
 from ._errors import ActorTrainError
@@ -18,6 +24,13 @@ from ._errors import ActorTrainError
 _LOOK_S = 0.5  # Between two looks at the files of a run that trains.
 _QUIET_LOOKS = 6  # So many without a new line, and the run's status is asked whether it is over.
 _LAST_LOOK = 120  # So many, and a run that has no status is taken for one that never began.
+_KEEP_LINES = 100  # So many lines are sent before the directory is told of them.
+
+Made = TypeVar("Made")
+
+
+class TrackerError(Exception):
+    """What a tracker's package has raised, on one line."""
 
 
 class Tracker(Protocol):
@@ -29,9 +42,9 @@ class Tracker(Protocol):
 
 
 class _Wandb:
-    def __init__(self, project: str, name: str, config: dict[str, Any], known: Optional[str]) -> None:
+    def __init__(self, project: str, directory: Path, config: dict[str, Any], known: Optional[str]) -> None:
         wandb = importlib.import_module("wandb")
-        self._run: Any = wandb.init(project=project, name=name, config=config, id=known, resume="allow")
+        self._run: Any = wandb.init(project=project, name=directory.name, config=config, id=known, resume="allow")
         # Its own steps only grow, and what comes late for one is dropped: evaluations may.
         self._run.define_metric("step")
         self._run.define_metric("*", step_metric="step")
@@ -45,11 +58,11 @@ class _Wandb:
 
 
 class _Mlflow:
-    def __init__(self, project: str, name: str, config: dict[str, Any], known: Optional[str]) -> None:
+    def __init__(self, project: str, directory: Path, config: dict[str, Any], known: Optional[str]) -> None:
         self._mlflow: Any = importlib.import_module("mlflow")
         if known is None:
             self._mlflow.set_experiment(project)
-            run = self._mlflow.start_run(run_name=name)
+            run = self._mlflow.start_run(run_name=directory.name)
             for key, value in config.items():
                 self._mlflow.log_param(key, value)
         else:
@@ -64,10 +77,11 @@ class _Mlflow:
 
 
 class _Trackio:
-    def __init__(self, project: str, name: str, config: dict[str, Any], known: Optional[str]) -> None:
+    def __init__(self, project: str, directory: Path, config: dict[str, Any], known: Optional[str]) -> None:
         self._trackio: Any = importlib.import_module("trackio")
-        self._trackio.init(project=project, name=known or name, config=config, resume="allow")
-        self.id = known or name
+        # It knows runs by their names alone, and another directory, or this one after --fresh, may have the same.
+        self.id = known or f"{directory.name}-{os.urandom(4).hex()}"
+        self._trackio.init(project=project, name=self.id, config=config, resume="never" if known is None else "allow")
 
     def send(self, step: int, values: dict[str, float]) -> None:
         self._trackio.log(values, step=step)
@@ -92,13 +106,24 @@ def numbers_of(line: dict[str, Any]) -> dict[str, float]:
 
 
 class _Sent:
-    """What was sent of a run, in its directory: the newest step, that of each kind of evaluation."""
+    """What was sent of a run, in its directory: the newest step, that of each kind of evaluation, and how
+    many events of each name. Its file is locked as long as this is open: nobody else sends the same."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
-        read = json.loads(file.read_text()) if file.is_file() else {}
+        self._held = _locked(file)
+        try:
+            read = json.loads(file.read_text() or "{}")
+        except BaseException:
+            os.close(self._held)
+            raise
         self.id: Optional[str] = read.get("id")
         self._steps: dict[str, int] = read.get("steps", {})
+        self.events: dict[str, float] = read.get("events", {})
+
+    @property
+    def newest(self) -> int:
+        return max(self._steps.values(), default=0)
 
     def has(self, line: dict[str, Any]) -> bool:
         return bool(line["step"] <= self._steps.get(line.get("event", "step"), -1))
@@ -107,9 +132,83 @@ class _Sent:
         self._steps[line.get("event", "step")] = line["step"]
 
     def keep(self) -> None:
+        if self.id is None:
+            return
         partial = self._file.with_suffix(".partial")
-        partial.write_text(json.dumps({"id": self.id, "steps": self._steps}) + "\n")
-        os.replace(partial, self._file)
+        partial.write_text(json.dumps({"id": self.id, "steps": self._steps, "events": self.events}) + "\n")
+        held = os.open(partial, os.O_RDWR)
+        _lock(held)  # Nobody else has this file yet.
+        try:
+            os.replace(partial, self._file)
+        except BaseException:
+            os.close(held)
+            raise
+        os.close(self._held)
+        self._held = held
+
+    def close(self) -> None:
+        if self.id is None:  # Nothing is known, or sent.
+            self._file.unlink()
+        os.close(self._held)
+
+
+def _lock(descriptor: int) -> bool:
+    """False: another process has the file. A file system without locks has it for everybody."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        pass
+    return True
+
+
+def _locked(file: Path) -> int:
+    """A descriptor of the file, made if it was missing, that holds its lock."""
+    while True:
+        descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o666)
+        if not _lock(descriptor):
+            os.close(descriptor)
+            raise BlockingIOError(f'{file}: another "actortrain log" sends this run; wait for its end, or end it')
+        # It may have replaced the file between the two calls.
+        with contextlib.suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(descriptor), os.stat(file)):
+                return descriptor
+        os.close(descriptor)
+
+
+class _Signals:
+    """Until it is closed, the first signal to end waits for check(): what was sent is noted then. Another one
+    does not wait."""
+
+    def __init__(self) -> None:
+        self._came: Optional[int] = None
+        self._before: dict[int, Any] = {}
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                if signal.getsignal(number) in (signal.default_int_handler, signal.SIG_DFL):
+                    self._before[number] = signal.signal(number, self._take)
+
+    def _take(self, number: int, frame: Optional[FrameType]) -> None:
+        if self._came is not None:
+            self._raise(number)
+        self._came = number
+
+    @staticmethod
+    def _raise(number: int) -> None:
+        raise KeyboardInterrupt if number == signal.SIGINT else _Ended(128 + number)
+
+    def check(self) -> None:
+        if self._came is not None:
+            self._raise(self._came)
+
+    def close(self) -> None:
+        for number, before in self._before.items():
+            signal.signal(number, before)
+
+
+class _Ended(SystemExit):
+    """A signal that ends Python."""
 
 
 class _Tail:
@@ -136,12 +235,24 @@ class _Tail:
         content = content[:content.rfind(b"\n") + 1]
         self._place += len(content)
         self._head = (self._head + content)[-256:]
-        for line in content.splitlines():
+        for line in content.split(b"\n")[:-1]:
             yield json.loads(line)
+
+
+def _is_held(directory: Path) -> bool:
+    """True if a process of this machine trains there: its status may still be that of an earlier one."""
+    try:
+        first, *others = (directory / "run.lock").read_text(encoding="utf-8", errors="replace").split("\n")
+        pid = int(first)
+    except (OSError, ValueError):
+        return False
+    return f"host {socket.gethostname()}" in others and "state held" in others and os.path.exists(f"/proc/{pid}")
 
 
 def _is_over(directory: Path) -> Optional[bool]:
     """None: the run has no status, as before its first step."""
+    if _is_held(directory):
+        return False
     try:
         status: dict[str, Any] = json.loads(call(["status", str(directory), "--json"]))
     except ActorTrainError:
@@ -152,9 +263,13 @@ def _is_over(directory: Path) -> Optional[bool]:
 def _config_of(directory: Path) -> dict[str, str]:
     """Keys of the run's config.toml with their values, as they are written there."""
     config: dict[str, str] = {}
+    counts: dict[str, int] = {}
     section = ""
-    for line in (directory / "config.toml").read_text(encoding="utf-8").splitlines():
-        if found := re.match(r"\[([\w.]+)\]", line):
+    for line in (directory / "config.toml").read_text(encoding="utf-8").split("\n"):
+        if found := re.match(r"\[\[([\w.]+)\]\]", line):
+            section = f"{found[1]}.{counts.setdefault(found[1], 0)}"
+            counts[found[1]] += 1
+        elif found := re.match(r"\[([\w.]+)\]", line):
             section = found[1]
         elif found := re.match(r"(\w+) = (.*)", line):
             config[f"{section}.{found[1]}"] = found[2].strip('"')[:500]
@@ -163,44 +278,76 @@ def _config_of(directory: Path) -> dict[str, str]:
 
 def log(target: Target, to: str, project: str = "actortrain", follow: bool = True) -> int:
     """Sends what was not sent yet: metrics, and `events/NAME`, how many events of a name there were. Follows
-    a run that trains to its end, unless told not to. Returns how many lines were sent."""
+    a run that trains to its end, unless told not to. Returns how many lines were sent. Raises TrackerError
+    where the tracker's package fails. What is interrupted goes on where it was, when it is called again."""
     if to not in TRACKERS:
         raise ValueError(f"to is one of {', '.join(TRACKERS)}, not \"{to}\"")
     directory = Path(_path(target))
     if not (directory / "config.toml").is_file():
         raise FileNotFoundError(f"{directory}: no directory of a run; it has no config.toml")
-    sent = _Sent(directory / f"logged_{to}.json")
-    tracker: Tracker = TRACKERS[to](project, directory.name, _config_of(directory), sent.id)
-    sent.id = tracker.id
+    config = _config_of(directory)
+    with contextlib.ExitStack() as stack:
+        sent = _Sent(directory / f"logged_{to}.json")
+        stack.callback(sent.close)
+        signals = _Signals()
+        stack.callback(signals.close)
+        tracker: Tracker = _asked(lambda: TRACKERS[to](project, directory, config, sent.id))
+        stack.callback(lambda: _asked(tracker.close))
+        stack.callback(sent.keep)
+        sent.id = tracker.id
+        sent.keep()
+        return _send_all(directory, tracker, sent, signals, follow)
+
+
+def _asked(call_it: Callable[[], Made]) -> Made:
+    """What a tracker's package returns. Raises TrackerError, and ImportError where it is not installed."""
+    try:
+        return call_it()
+    except ImportError:
+        raise
+    except Exception as failed:
+        raise TrackerError(f"{type(failed).__name__}: {' '.join(str(failed).split())}") from failed
+
+
+def _send_all(directory: Path, tracker: Tracker, sent: _Sent, signals: _Signals, follow: bool) -> int:
     metrics, events = _Tail(directory / "metrics.jsonl"), _Tail(directory / "events.jsonl")
     counts: dict[str, float] = {}
     lines = quiet = 0
     over = not follow
-    try:
-        while True:
-            for event in events.lines():
-                name = "events/" + str(event["event"])
-                counts[name] = counts.get(name, 0) + 1
-            new = [line for line in metrics.lines() if not sent.has(line)]
-            for number, line in enumerate(new):
-                if not sent.has(line):  # A resumed run's file has the same again.
-                    tracker.send(line["step"], {**numbers_of(line), **(counts if number == len(new) - 1 else {})})
-                    sent.note(line)
-                    lines += 1
-            if new:
-                sent.keep()
-                quiet = 0
+
+    def send(step: int, values: dict[str, float], with_counts: bool) -> None:
+        signals.check()
+        _asked(lambda: tracker.send(step, {**values, **counts} if with_counts else values))
+        if with_counts:
+            sent.events = dict(counts)
+
+    while True:
+        signals.check()
+        for event in events.lines():
+            name = "events/" + str(event["event"])
+            counts[name] = counts.get(name, 0) + 1
+        new = [line for line in metrics.lines() if not sent.has(line)]
+        for number, line in enumerate(new):
+            if not sent.has(line):  # A resumed run's file has the same again.
+                send(line["step"], numbers_of(line), number == len(new) - 1)
+                sent.note(line)
+                lines += 1
+                if lines % _KEEP_LINES == 0:
+                    sent.keep()
+        if new:
+            sent.keep()
+            quiet = 0
+        if over:
+            if counts and counts != sent.events:  # Of what happened after the last line.
+                send(sent.newest, {}, True)
+            return lines
+        quiet += 1
+        if quiet % _QUIET_LOOKS == 1 and not new:
+            ended = _is_over(directory)
+            over = ended is True or (ended is None and quiet > _LAST_LOOK)
             if over:
-                return lines
-            quiet += 1
-            if quiet % _QUIET_LOOKS == 1 and not new:
-                ended = _is_over(directory)
-                over = ended is True or (ended is None and quiet > _LAST_LOOK)
-                if over:
-                    continue  # Once more through the files, which are whole now.
-            time.sleep(_LOOK_S)
-    finally:
-        tracker.close()
+                continue  # Once more through the files, which are whole now.
+        time.sleep(_LOOK_S)
 
 
 def main(words: list[str]) -> int:
@@ -213,13 +360,16 @@ def main(words: list[str]) -> int:
     options = parser.parse_args(words)
     try:
         lines = log(options.run_directory, options.to, options.project, follow=not options.once)
+    except TrackerError as failed:
+        print(f"error log: {failed}", file=sys.stderr)
+        return 1
     except ImportError as missing:
         print(f"error log: {missing}; install it: pip install {options.to}", file=sys.stderr)
         return 2
     except (OSError, ActorTrainError) as failed:
         print(f"error log: {failed}", file=sys.stderr)
-        return 2 if isinstance(failed, FileNotFoundError) else 1
-    except KeyboardInterrupt:
+        return 2 if isinstance(failed, (FileNotFoundError, BlockingIOError)) else 1
+    except (KeyboardInterrupt, _Ended):
         return 75
     print(f"{lines} lines sent")
     return 0

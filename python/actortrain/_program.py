@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import importlib.util
 import os
 import queue
 import shutil
@@ -15,6 +16,10 @@ from pathlib import Path
 from typing import IO, Any, Callable, Optional, Sequence, Union
 
 PathLike = Union[str, "os.PathLike[str]"]
+
+# The process that the console script became the program in: what starts the script, not the
+# program, under this name would do so for ever.
+_STARTED_BY = "ACTORTRAIN_STARTED_BY"
 
 # Becomes the program, which is told to save and stop when the thread that started it is gone:
 # also a Python that was killed leaves nothing behind. A process of Python for this, since what is
@@ -36,22 +41,59 @@ def program() -> str:
     packed = Path(__file__).resolve().parent / "bundle" / "bin" / "actortrain"
     if packed.is_file():
         return str(packed)
-    found = shutil.which("actortrain")
-    if found is None:
-        raise FileNotFoundError(
-            f"no program actortrain: neither {packed} nor on the PATH; install the wheel or the "
-            "package, or put the directory of the built program on the PATH")
-    return found
+    for folder in os.environ.get("PATH", os.defpath).split(os.pathsep):
+        found = shutil.which("actortrain", path=folder)
+        if found is not None and not _is_console_script(found):
+            return found
+    raise FileNotFoundError(
+        f"no program actortrain: neither {packed} nor on the PATH; install the wheel or the "
+        "package, or put the directory of the built program on the PATH")
+
+
+def _is_console_script(path: str) -> bool:
+    """True for what an installer makes of main(): it would only start itself."""
+    try:
+        with open(path, "rb") as file:
+            head = file.read(4096)
+    except OSError:
+        return False
+    return head.startswith(b"#!") and b"actortrain._program" in head
 
 
 def environment() -> dict[str, str]:
-    """The environment of the program. It looks for a python3 with jinja2, and with pyarrow, on the
-    PATH, where this Python comes first."""
+    """The environment of the program. It takes this Python where it wants one with jinja2 or pyarrow,
+    unless ACTORTRAIN_PYTHON names another, and finds jinja2 where this Python has it: the
+    program's Python looks neither into the user's packages nor along PYTHONPATH."""
     variables = dict(os.environ)
     if sys.executable:
         own = os.path.dirname(sys.executable)
         variables["PATH"] = own + os.pathsep + variables.get("PATH", os.defpath)
+        variables.setdefault("ACTORTRAIN_PYTHON", sys.executable)
+    folders = dict.fromkeys(folder for name in ("jinja2", "markupsafe") for folder in _folder_of(name))
+    variables["ACTORTRAIN_PYTHON_PATH"] = os.pathsep.join(folders)
+    named = variables.get("LD_LIBRARY_PATH")
+    libraries = [*([named] if named else []), *_device_libraries()]
+    if libraries:
+        variables["LD_LIBRARY_PATH"] = os.pathsep.join(libraries)
     return variables
+
+
+def _device_libraries() -> list[str]:
+    """The folders of cuBLASLt and NCCL in NVIDIA's packages, which `pip install "actortrain[gpu]"` adds."""
+    names = ("libcublasLt.so.*", "libnccl.so.*")
+    found = (file.parent for place in sys.path if place for name in names
+             for file in sorted(Path(place).glob(f"nvidia/*/lib/{name}")))
+    return list(dict.fromkeys(map(str, found)))
+
+
+def _folder_of(package: str) -> list[str]:
+    """The folder that a package lies in, if it is installed."""
+    try:
+        spec = importlib.util.find_spec(package)
+    except (ImportError, ValueError):
+        return []
+    places = spec.submodule_search_locations if spec is not None else None
+    return [os.path.dirname(os.path.abspath(place)) for place in list(places or ())[:1]]
 
 
 def main() -> None:
@@ -59,9 +101,13 @@ def main() -> None:
     if sys.argv[1:2] == ["log"]:
         from ._log import main as log_main
         sys.exit(log_main(sys.argv[2:]))
+    variables, own = environment(), str(os.getpid())
     try:
         path = program()
-        os.execve(path, ["actortrain", *sys.argv[1:]], environment())
+        if variables.get(_STARTED_BY) == own:
+            raise FileNotFoundError(f"{path}: starts this console script again, not the program; install "
+                                    "the wheel again, which has the program")
+        os.execve(path, ["actortrain", *sys.argv[1:]], {**variables, _STARTED_BY: own})
     except OSError as failed:
         print(f"error {failed}", file=sys.stderr)
         sys.exit(127)
@@ -81,6 +127,8 @@ class _Starter:
         threading.Thread(target=self._work, name="actortrain", daemon=True).start()
 
     def _work(self) -> None:
+        # Blocked in what it starts as well, until the program takes it: end() may come before that.
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
         while True:
             self._tasks.get()()
 

@@ -2,80 +2,25 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import json
 import os
 import re
 import signal
 import subprocess
-import tempfile
-import threading
+import sys
 from pathlib import Path
-from types import FrameType
-from typing import IO, Any, Iterator, Optional, Sequence
+from typing import Any, Iterator, Optional, Sequence, Union
 
 from ._board import Board
-from ._commands import Settings, option_words, set_words
+from ._commands import Settings, option_words, set_words, several
 from ._errors import error_of
+from ._interrupts import interrupts
+from ._lines import Lines
 from ._program import PathLike, end, start
 
 _FINISHED = (0, 75)
 _STARTED = re.compile(r"info run_started directory=(.*) step=\d+ steps=\d+ ")
-
-
-class _Lines:
-    """What a process writes, copied by a thread to a file without a name: nobody need read it in
-    time, and it takes no memory."""
-
-    def __init__(self, pipe: IO[bytes]) -> None:
-        self._file = tempfile.TemporaryFile()
-        self._size = 0
-        self._ended = False
-        self._changed = threading.Condition()
-        threading.Thread(target=self._copy, args=(pipe,), daemon=True).start()
-
-    def _copy(self, pipe: IO[bytes]) -> None:
-        try:
-            for line in pipe:
-                with self._changed:
-                    os.pwrite(self._file.fileno(), line, self._size)
-                    self._size += len(line)
-                    self._changed.notify_all()
-        finally:
-            pipe.close()
-            with self._changed:
-                self._ended = True
-                self._changed.notify_all()
-
-    def after(self, place: int) -> Optional[bytes]:
-        """Waits for what follows the first `place` bytes: whole lines; None at the end."""
-        with self._changed:
-            while self._size <= place and not self._ended:
-                self._changed.wait()
-            if self._size <= place:
-                return None
-            return os.pread(self._file.fileno(), min(self._size - place, 1 << 20), place)
-
-    def each(self) -> Iterator[str]:
-        place, rest = 0, b""
-        while (piece := self.after(place)) is not None:
-            place += len(piece)
-            *whole, rest = (rest + piece).split(b"\n")
-            for line in whole:
-                yield line.decode("utf-8", "replace")
-        if rest:
-            yield rest.decode("utf-8", "replace")
-
-    def now(self) -> str:
-        with self._changed:
-            return os.pread(self._file.fileno(), self._size, 0).decode("utf-8", "replace")
-
-    def whole(self) -> str:
-        with self._changed:
-            while not self._ended:
-                self._changed.wait()
-        return self.now()
 
 
 class Run:
@@ -85,11 +30,11 @@ class Run:
     Used as a context (`with run(...) as r:`), it is stopped where the block is left."""
 
     def __init__(self, words: Sequence[str], directory: Optional[PathLike]) -> None:
-        self._cwd = Path(directory) if directory is not None else Path.cwd()
+        self._cwd = Path(directory if directory is not None else ".").absolute()
         self._process = start(words, self._cwd)
         assert self._process.stdout is not None and self._process.stderr is not None
-        self._out = _Lines(self._process.stdout)
-        self._said = _Lines(self._process.stderr)
+        self._out = Lines(self._process.stdout)
+        self._said = Lines(self._process.stderr)
 
     @property
     def directory(self) -> Path:
@@ -117,16 +62,18 @@ class Run:
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """Metrics of this start, as they come: a dict for each step and each evaluation, with the keys of
         metrics.jsonl. Raises the program's error at the end, if it has one."""
-        with self._stops_on_interrupt():
+        with interrupts(self._process) as use:
+            use.serves(sys._getframe().f_back)
             for line in self._out.each():
                 read = json.loads(line)
                 if "unix_ms" not in read:  # Those are events.
                     yield read
+                    use.serves(sys._getframe().f_back)
             self._finish()
 
     def wait(self, timeout: Optional[float] = None) -> "Run":
         """Waits for the end. Raises TimeoutError, or the program's error."""
-        with self._stops_on_interrupt():
+        with interrupts(self._process):
             try:
                 self._process.wait(timeout)
             except subprocess.TimeoutExpired:
@@ -173,45 +120,16 @@ class Run:
         if code not in _FINISHED:
             raise error_of(code, self._said.whole())
 
-    @contextlib.contextmanager
-    def _stops_on_interrupt(self) -> Iterator[None]:
-        """Where Python's main thread is interrupted in here, or in a loop's body, the run is stopped. A
-        handler is needed for the loop: its iterator does not hear why it is closed."""
-        interrupted = False
-        before = signal.getsignal(signal.SIGINT)
-        main = threading.current_thread() is threading.main_thread() and callable(before)
-
-        def handle(number: int, frame: Optional[FrameType]) -> None:
-            nonlocal interrupted
-            interrupted = True
-            end(self._process)
-            if callable(before):
-                before(number, frame)
-
-        if main:
-            signal.signal(signal.SIGINT, handle)
-        try:
-            yield
-        except KeyboardInterrupt:
-            interrupted = True
-            end(self._process)
-            raise
-        finally:
-            if main and signal.getsignal(signal.SIGINT) is handle:
-                signal.signal(signal.SIGINT, before)
-            if interrupted:
-                self._process.wait()
-
 
 def run(config: PathLike, *, set: Optional[Settings] = None, directory: Optional[PathLike] = None,
-        fresh: bool = False, accept_data: bool = False, accept_config: Sequence[str] = (),
+        fresh: bool = False, accept_data: bool = False, accept_config: Union[str, Sequence[str]] = (),
         profile: bool = False) -> Run:
     """Trains what a run file describes, or resumes it; returns at once.
 
     set: values instead of the file's, by key. directory: where the program runs, from where the
     file's relative paths count; by default the current one. The rest as `actortrain run` has it."""
     words = ["run", os.fspath(config), "--json", *set_words(set),
-             *option_words(fresh=fresh, accept_data=accept_data, accept_config=list(accept_config), profile=profile)]
+             *option_words(fresh=fresh, accept_data=accept_data, accept_config=several(accept_config), profile=profile)]
     return Run(words, directory)
 
 
@@ -221,7 +139,7 @@ def _json_lines(path: Path) -> list[dict[str, Any]]:
         content = path.read_bytes()
     except FileNotFoundError:
         return []
-    return [json.loads(line) for line in content[:content.rfind(b"\n") + 1].splitlines()]
+    return [json.loads(line) for line in content[:content.rfind(b"\n") + 1].split(b"\n")[:-1]]
 
 
 def _frame(lines: list[dict[str, Any]], frame: str) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fractions
 import json
 import math
 from pathlib import Path
@@ -10,8 +11,9 @@ from typing import Any
 import pytest
 
 import actortrain as at
+from actortrain import _commands
 from actortrain._commands import _read_evaluation, option_words, set_words
-from actortrain._errors import ActorTrainError
+from actortrain._errors import ActorTrainError, error_of
 
 
 def test_rows_are_prepared_as_from_a_file(data: Path, tmp_path: Path) -> None:
@@ -27,6 +29,58 @@ def test_rows_are_prepared_as_from_a_file(data: Path, tmp_path: Path) -> None:
     with pytest.raises(at.Mistake):
         at.prepare(rows, tmp_path / "ours")  # It has data already.
     at.prepare(rows, tmp_path / "ours", force=True)
+
+
+class Splits(dict[str, Any]):
+    """As datasets.DatasetDict is one."""
+
+
+def test_what_is_no_rows_is_refused_with_the_way_out(tmp_path: Path) -> None:
+    rows = [{"text": "x"}] * 1000
+    for data, named in [(Splits(test=rows, train=rows), r'data\[\'train\'\]'), ({"text": ["x"] * 1000}, r"data\['text'\]"),
+                        (b"x" * 1000, "bytes"), (bytearray(b"x" * 1000), "bytearray")]:
+        with pytest.raises(TypeError, match=named):
+            at.prepare(data, tmp_path / "none")  # type: ignore[arg-type]
+    wrong: list[Any] = [["ab", "cd"], 1, b"x"]
+    for row in wrong:
+        with pytest.raises(ValueError, match="row 1 is no JSON object"):
+            at.prepare([{"text": "x"}, row], tmp_path / "none")
+    assert not (tmp_path / "none").exists()
+
+
+def test_tables_are_rows(tmp_path: Path) -> None:
+    pandas, polars = pytest.importorskip("pandas"), pytest.importorskip("polars")
+    rows: list[dict[str, Any]] = [{"text": f"row {number}\u2028"} for number in range(1500)]
+    expected = (at.prepare(rows, tmp_path / "rows") / "train.bin").read_bytes()
+    for name, table in [("pandas", pandas.DataFrame(rows)), ("polars", polars.DataFrame(rows))]:
+        assert (at.prepare(table, tmp_path / name) / "train.bin").read_bytes() == expected
+    rows = [{"text": "a", "calls": [{"x": 1}], "score": 0.1}, {"text": None, "calls": [{"y": None}], "score": None}]
+    for table in (pandas.DataFrame(rows), polars.DataFrame(rows, infer_schema_length=None)):
+        assert list(_commands._rows_of(table)) == [rows[0], {"calls": [{}]}]
+    with pytest.raises(TypeError, match="collect"):
+        at.prepare(polars.DataFrame(rows, infer_schema_length=None).lazy(), tmp_path / "none")
+
+
+def test_the_tokenizer_may_stand_before_the_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[Any] = []
+    monkeypatch.setattr(_commands, "call", lambda words: said.append(words))
+    words = ["data", "prepare", "--input", "a.txt", "--tokenizer", "model", "--out", "made"]
+    at.prepare("a.txt", "model", "made")
+    at.prepare("a.txt", "made", tokenizer="model")
+    assert [sorted(one) for one in said] == [sorted(words)] * 2
+    prepare: Any = at.prepare
+    for places, options in [((), {}), (("a", "b", "c"), {}), (("a", "b"), {"tokenizer": "c"}), (("a", "b"), {"out": "c"})]:
+        with pytest.raises(TypeError, match="out"):
+            prepare("a.txt", *places, **options)
+
+
+def test_lines_end_at_line_feeds_alone(run_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    line = json.dumps({"text": "a\u2028b\u2029c\u0085d"}, ensure_ascii=False) + "\n"
+    monkeypatch.setattr(_commands, "call", lambda words: line)
+    assert [one.text for one in at.generate("model", "x")] == ["a\u2028b\u2029c\u0085d"]
+    assert error_of(1, "error a\u2028error b\n").message == "a\u2028error b"
+    assert _read_evaluation("choices a\u2028b.jsonl: 1 questions, acc 0.5\n") == {
+        "a\u2028b.jsonl": {"questions": 1, "acc": 0.5}}
 
 
 def test_a_trained_model_is_evaluated_continued_and_exported(run_file: Path, tmp_path: Path) -> None:
@@ -68,12 +122,67 @@ def test_options_are_words() -> None:
         "--set", 'data.sources=[{dir = "a \\"b\\"", weight = 5}]', "--set", "train.stop_after={patience = 3}"]
 
 
+def test_values_of_other_types_are_those_of_python() -> None:
+    assert set_words({"data.dir": Path("data/text"), "optimizer.lr": fractions.Fraction(1, 4),
+                      "train": {"files": (Path("a"), "b")}}) == [
+        "--set", "data.dir=data/text", "--set", "optimizer.lr=0.25", "--set", 'train.files=["a", "b"]']
+    assert option_words(out=Path("a"), choices=[Path("b")], temperature=fractions.Fraction(1, 2)) == [
+        "--out", "a", "--choices", "b", "--temperature", "0.5"]
+    values: Any
+    for values, named in [({"model.from": None}, r"model\.from is None"), ({"run": {"name": None}}, r"run\.name is None"),
+                          ({"a.b": b"x"}, r"a\.b is a bytes"), ({"a.b": [1, None]}, r"a\.b\[1\] is None"),
+                          ({"a.b": {"c": object()}}, r"a\.b\.c is a object")]:
+        with pytest.raises(TypeError, match=named):
+            set_words(values)
+    options: Any
+    for options, named in [({"stop": ["a", None]}, r"stop\[1\] is None"), ({"seed": {"a": 1}}, "seed has a dict"),
+                           ({"stop": b"a"}, "stop is a bytes")]:
+        with pytest.raises(TypeError, match=named):
+            option_words(**options)
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    numpy = pytest.importorskip("numpy")
+    assert set_words({"a.b": numpy.float64(1e-3), "a.c": numpy.int64(3), "a.d": numpy.bool_(True),
+                      "a.e": numpy.array([1, 2])}) == [
+        "--set", "a.b=0.001", "--set", "a.c=3", "--set", "a.d=true", "--set", "a.e=[1, 2]"]
+    assert option_words(a=numpy.float64(0.5), b=numpy.int64(3), c=numpy.bool_(True), d=numpy.bool_(False)) == [
+        "--a", "0.5", "--b", "3", "--c"]
+
+
+def test_one_text_is_not_several(run_file: Path) -> None:
+    with pytest.raises(at.Mistake, match="nothing.jsonl"):
+        at.evaluate(at.run(run_file).wait(), choices="nothing.jsonl")
+    with pytest.raises(at.Mistake, match="a.key"):
+        at.run(run_file, accept_config="a.key").wait()
+
+
+def test_what_follows_no_word_of_an_error_is_no_way_out() -> None:
+    error = error_of(1, "info a; b\ninfo optimizer.lr; c\n")
+    assert (error.file, error.line, error.key, error.fix) == (None, None, None, None)
+    assert error.message == "the program ended with exit code 1: info a; b; info optimizer.lr; c"
+    error = error_of(-11, "info a; b\n")
+    assert (error.message, error.fix) == ("the program was killed by signal 11", None)
+    error = error_of(2, "info a; b\nerror x.toml:3: wrong; mend it\n")
+    assert (error.file, error.line, error.fix) == ("x.toml", 3, "mend it")
+
+
+def test_a_run_file_that_is_missing_is_named_with_the_way_out(tmp_path: Path) -> None:
+    for name in ("nothing.toml", "none/nothing.toml"):
+        with pytest.raises(at.Mistake) as raised:
+            at.run(name, directory=tmp_path).wait()
+        assert (raised.value.file, raised.value.line) == (name, None)
+        assert raised.value.fix is not None and "quickstart" in raised.value.fix
+
+
 @pytest.mark.parametrize("message, place", [
     ("a b.toml:12: optimizer.lr must be 0 < x <= 1000, found -1", ("a b.toml", 12, "optimizer.lr", None)),
     ('x.toml:3: unknown key "model.layer"; did you mean "model.layers"?',
      ("x.toml", 3, "model.layer", 'did you mean "model.layers"?')),
     ("--set optimizer.lr=-1: optimizer.lr must be above 0", (None, None, "optimizer.lr", None)),
-    ("nothing.toml: no such run file", (None, None, None, None)),
+    ("nothing.toml: no such run file", ("nothing.toml", None, None, None)),
+    ("nothing: no such run file; did you mean \"nothing.toml\"?", ("nothing", None, None, 'did you mean "nothing.toml"?')),
+    ("a/b.toml: no such run file: there is no directory a; look", ("a/b.toml", None, None, "look")),
     ("rows.jsonl:7: no messages; give one", ("rows.jsonl", 7, None, "give one")),
 ])
 def test_errors_are_read_from_the_line(message: str, place: tuple[object, ...]) -> None:

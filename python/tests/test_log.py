@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
+import shutil
+import signal
+import socket
 import sqlite3
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +28,7 @@ class Recorder:
     sent: list[tuple[int, dict[str, float]]] = []
     ids: list[Any] = []
 
-    def __init__(self, project: str, name: str, config: dict[str, Any], known: Any) -> None:
+    def __init__(self, project: str, directory: Path, config: dict[str, Any], known: Any) -> None:
         self.id = known or "number 1"
         Recorder.ids.append(known)
         self.config = config
@@ -73,6 +79,179 @@ def test_it_follows_a_run_that_trains_to_its_end(run_file: Path, recorder: type[
 def test_the_command_names_what_is_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert _log.main([str(tmp_path), "--to", "wandb"]) == 2
     assert capsys.readouterr().err == f"error log: {tmp_path}: no directory of a run; it has no config.toml\n"
+
+
+@pytest.fixture
+def logged(tmp_path: Path) -> Path:
+    """The directory of a run of five steps that is over."""
+    folder = tmp_path / "logged"
+    folder.mkdir()
+    (folder / "config.toml").write_text('[model]\narch = "enoki"\n[batch]\nlanes = 2\n')
+    (folder / "metrics.jsonl").write_text("".join(f'{{"step": {step}, "loss": 1.0}}\n' for step in range(1, 6)))
+    (folder / "events.jsonl").write_text('{"event": "started", "unix_ms": 1}\n')
+    return folder
+
+
+def test_an_interrupted_tracker_goes_on_as_the_same_run(logged: Path, recorder: type[Recorder],
+                                                        monkeypatch: pytest.MonkeyPatch) -> None:
+    """Interrupted while it sends, it sends the line to its end first; where that fails, it is sent again."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    class Interrupted(Recorder):
+        def send(self, step: int, values: dict[str, float]) -> None:
+            signal.raise_signal(signal.SIGINT)
+            super().send(step, values)
+
+    class Failing(Recorder):
+        def send(self, step: int, values: dict[str, float]) -> None:
+            if step == 3:
+                raise RuntimeError("no\nnetwork")
+            super().send(step, values)
+
+    try:
+        monkeypatch.setitem(_log.TRACKERS, "wandb", Interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            at.log(logged, "wandb", follow=False)
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
+    monkeypatch.setitem(_log.TRACKERS, "wandb", Failing)
+    with pytest.raises(at.TrackerError, match="^RuntimeError: no network$"):
+        at.log(logged, "wandb", follow=False)
+    monkeypatch.setitem(_log.TRACKERS, "wandb", Recorder)
+    assert at.log(logged, "wandb", follow=False) == 3
+    assert [step for step, _ in recorder.sent] == [1, 2, 3, 4, 5]
+    assert recorder.ids == [None, "number 1", "number 1"]
+
+
+def test_what_was_sent_is_kept_on_the_way(logged: Path, recorder: type[Recorder], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tracker that is killed would send no more than so many lines again."""
+    kept: list[Any] = []
+
+    class Watched(Recorder):
+        def send(self, step: int, values: dict[str, float]) -> None:
+            kept.append(json.loads((logged / "logged_wandb.json").read_text()))
+
+    monkeypatch.setitem(_log.TRACKERS, "wandb", Watched)
+    monkeypatch.setattr(_log, "_KEEP_LINES", 2)
+    at.log(logged, "wandb", follow=False)
+    assert [(one["id"], one["steps"]) for one in kept] == [
+        ("number 1", {}), ("number 1", {}), ("number 1", {"step": 2}), ("number 1", {"step": 2}), ("number 1", {"step": 4})]
+
+
+def test_events_after_the_last_line_are_sent(logged: Path, recorder: type[Recorder], monkeypatch: pytest.MonkeyPatch) -> None:
+    over = threading.Event()
+    monkeypatch.setattr(_log, "_LOOK_S", 0.01)
+    monkeypatch.setattr(_log, "_is_over", lambda directory: over.is_set())
+    follower = threading.Thread(target=lambda: at.log(logged, "wandb"), daemon=True)
+    follower.start()
+    while len(recorder.sent) < 5:
+        assert follower.is_alive()
+        time.sleep(0.01)
+    with (logged / "events.jsonl").open("a") as file:
+        file.write('{"event": "rank_died", "unix_ms": 2}\n{"event": "finished", "unix_ms": 3}\n')
+    over.set()
+    follower.join(60)
+    assert not follower.is_alive()
+    assert recorder.sent[-1] == (5, {"events/started": 1, "events/rank_died": 1, "events/finished": 1})
+    count = len(recorder.sent)
+    assert at.log(logged, "wandb") == 0 and len(recorder.sent) == count
+
+
+def test_two_do_not_send_the_same(logged: Path, recorder: type[Recorder], monkeypatch: pytest.MonkeyPatch,
+                                  capsys: pytest.CaptureFixture[str]) -> None:
+    codes: list[int] = []
+
+    class Second(Recorder):
+        def send(self, step: int, values: dict[str, float]) -> None:
+            if not codes:
+                monkeypatch.setitem(_log.TRACKERS, "wandb", Recorder)
+                codes.append(_log.main([str(logged), "--to", "wandb", "--once"]))
+
+    monkeypatch.setitem(_log.TRACKERS, "wandb", Second)
+    assert at.log(logged, "wandb", follow=False) == 5
+    assert codes == [2] and recorder.sent == []
+    assert capsys.readouterr().err == (f'error log: {logged}/logged_wandb.json: another "actortrain log" sends this run; '
+                                       "wait for its end, or end it\n")
+
+
+def test_a_run_that_was_resumed_is_not_over(logged: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its status is that of its earlier start until the first step."""
+    monkeypatch.setattr(_log, "call", lambda words: '{"condition": "over"}')
+    assert _log._is_over(logged)
+    lock = f"{os.getpid()}\nhost {socket.gethostname()}\nboot 1\nstate held\n   \n"
+    for text, held in [(lock, True), (lock.replace("held", "given_back"), False), ("", False),
+                       (lock.replace(str(os.getpid()), "4194305"), False), (lock.replace("host ", "host other"), False)]:
+        (logged / "run.lock").write_text(text)
+        assert _log._is_over(logged) is not held, text
+
+
+def test_the_lock_of_a_run_is_read(run_file: Path) -> None:
+    with at.run(run_file, set={"run.steps": 1_000_000}) as run:
+        next(iter(run))
+        assert _log._is_held(run.directory)
+    assert not _log._is_held(run.directory)
+
+
+def test_a_configuration_keeps_its_sources_apart(tmp_path: Path) -> None:
+    (tmp_path / "config.toml").write_text(
+        '[data]\ndir = "a\u2028b = 1"\n\n[[data.sources]]\ndir = "b"\n[[data.sources]]\ndir = "c"\n[eval]\nlanes = 1\n')
+    assert _log._config_of(tmp_path) == {"data.dir": "a\u2028b = 1", "data.sources.0.dir": "b", "data.sources.1.dir": "c",
+                                         "eval.lanes": "1"}
+
+
+# A package in the place of a tracker's: a line of SENT for each that it is sent, after some time.
+STAND_IN = """\
+import os, time
+class Run:
+    id = "made"
+    def define_metric(self, *names, **options): pass
+    def finish(self): pass
+    def log(self, values):
+        if os.environ.get("FAILS"):
+            raise OSError("no\\nroute")
+        time.sleep(0.05)
+        with open(os.environ["SENT"], "a") as file:
+            print(values["step"], file=file)
+def init(**options):
+    with open(os.environ["SENT"], "a") as file:
+        print("run", options["id"], file=file)
+    return Run()
+"""
+
+
+def sent_by_command(logged: Path, number: int = 0, **variables: str) -> tuple[int, str, list[str]]:
+    """Exit code, errors, and all that the stand-in was sent so far; `number`: a signal after the second line."""
+    file = logged.parent / "sent.txt"
+    (logged.parent / "wandb.py").write_text(STAND_IN)
+    environment = {**os.environ, **variables, "SENT": str(file),
+                   "PYTHONPATH": os.pathsep.join([str(logged.parent), os.environ.get("PYTHONPATH", "")])}
+    with subprocess.Popen([sys.executable, "-m", "actortrain", "log", str(logged), "--to", "wandb", "--once"],
+                          stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment) as command:
+        try:
+            while number and command.poll() is None:
+                time.sleep(0.01)
+                if file.is_file() and file.read_text().count("\n") >= 3:
+                    command.send_signal(number)
+                    break
+            said = command.communicate(timeout=60)[1]
+        finally:
+            command.kill()
+    return command.returncode, said, file.read_text().splitlines()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_command_that_is_told_to_end_sends_nothing_twice(logged: Path, number: signal.Signals) -> None:
+    code, said, lines = sent_by_command(logged, number)
+    assert (code, said, lines[0]) == (75, "", "run None") and 3 <= len(lines) < 6
+    code, said, lines = sent_by_command(logged)
+    assert (code, said) == (0, "")
+    assert [line for line in lines if line.isdigit()] == ["1", "2", "3", "4", "5"]
+    assert [line for line in lines if not line.isdigit()] == ["run None", "run made"]
+
+
+def test_what_a_tracker_raises_is_a_line(logged: Path) -> None:
+    assert sent_by_command(logged, FAILS="1")[:2] == (1, "error log: OSError: no route\n")
 
 
 # A log of LevelDB's format behind a head of seven bytes: blocks of 32 KiB, of records with a checksum, a size and
@@ -148,3 +327,21 @@ def test_trackio_has_each_step_once(run_file: Path, tmp_path: Path, monkeypatch:
         rows = [(step, json.loads(text)) for step, text in base.execute("SELECT step, metrics FROM metrics")]
     losses = [(step, values["loss"]) for step, values in rows if "loss" in values]
     assert len(losses) == 6 and dict(losses) == losses_of(run)
+
+
+def test_trackio_keeps_runs_of_one_name_apart(run_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("trackio")
+    monkeypatch.setenv("TRACKIO_DIR", str(tmp_path / "trackio"))
+    run = at.run(run_file).wait()
+    other = shutil.copytree(run.directory, tmp_path / "others" / run.directory.name)
+    for folder in (run.directory, other, run.directory):
+        subprocess.run([sys.executable, "-m", "actortrain", "log", str(folder), "--to", "trackio"], check=True,
+                       stdout=subprocess.DEVNULL)
+    with sqlite3.connect(tmp_path / "trackio/actortrain.db") as base:
+        rows = base.execute("SELECT run_name, metrics FROM metrics").fetchall()
+    names = [name for name, text in rows if "loss" in json.loads(text)]
+    assert sorted(names.count(name) for name in set(names)) == [6, 6]
+    assert all(name.startswith("tiny-") for name in names)
+    known = json.loads((other / "logged_trackio.json").read_text())["id"]
+    moved = shutil.move(other, tmp_path / "moved")
+    assert _log._Sent(Path(moved) / "logged_trackio.json").id == known in names

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import errno
+import itertools
 import json
 import os
 import select
 import signal
 import subprocess
 import sys
+import tempfile
+import time
 import urllib.request
 from pathlib import Path
-from typing import Any
+from typing import Any, Iterator
 
 import pytest
 
 import actortrain as at
+from actortrain._lines import Lines
 
 ENDLESS: dict[str, Any] = {"run.steps": 1_000_000}
 
@@ -75,6 +80,72 @@ def test_a_stopped_run_goes_on_where_it_was_saved(run_file: Path) -> None:
     assert whole == list(range(1, 41))
 
 
+def test_a_run_that_is_stopped_before_it_has_begun_ends_as_stopped(run_file: Path) -> None:
+    for wait_s in (0, 0, 0.005, 0.02, 0.05):
+        run = at.run(run_file, set=ENDLESS)
+        time.sleep(wait_s)
+        assert run.stop().exit_code == 75, run.log
+
+
+def test_a_directory_is_known_after_python_has_gone_elsewhere(run_file: Path, tmp_path: Path,
+                                                              monkeypatch: pytest.MonkeyPatch) -> None:
+    run_file.write_text(run_file.read_text().replace(f'dir = "{tmp_path}/runs"', 'dir = "runs"'))
+    monkeypatch.chdir(tmp_path)
+    runs = [at.run(run_file), at.run(run_file.name, directory="../" + tmp_path.name, set={"run.name": "other"})]
+    monkeypatch.chdir("/")
+    assert [run.directory.resolve() for run in runs] == [tmp_path / "runs/tiny", tmp_path / "runs/other"]
+    for run in runs:
+        assert run.wait().metrics("list")
+
+
+@pytest.fixture
+def interruptible() -> Iterator[Any]:
+    """The handler of interrupts, which a shell may have had ignored; it is there after the test."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield signal.default_int_handler
+    assert signal.signal(signal.SIGINT, before) is signal.default_int_handler
+
+
+def begin(run: at.Run) -> Iterator[dict[str, Any]]:
+    lines = iter(run)
+    next(lines)
+    return lines
+
+
+def test_an_interrupt_ends_all_runs_of_its_loop(run_file: Path, interruptible: Any) -> None:
+    runs = [at.run(run_file, set={**ENDLESS, "run.name": name}) for name in ("a", "b")]
+
+    def losses(run: at.Run) -> Iterator[Any]:
+        for line in run:
+            yield line
+
+    with pytest.raises(KeyboardInterrupt):
+        for _ in zip(runs[0], losses(runs[1])):
+            signal.raise_signal(signal.SIGINT)
+    assert [run._process.returncode for run in runs] == [75, 75]  # Without a poll: it has waited.
+    assert signal.getsignal(signal.SIGINT) is interruptible
+
+
+def test_an_interrupt_elsewhere_does_not_end_a_run_whose_iterator_was_kept(run_file: Path, interruptible: Any) -> None:
+    with at.run(run_file, set=ENDLESS) as run, at.run(run_file, set={**ENDLESS, "run.name": "other"}) as other:
+        kept = begin(run)
+        with pytest.raises(KeyboardInterrupt):
+            for _ in other:
+                signal.raise_signal(signal.SIGINT)
+        assert other.exit_code == 75
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        with pytest.raises(TimeoutError):
+            run.wait(2)
+        assert len(list(itertools.islice(kept, 2))) == 2
+        later = begin(at.run(run_file, set={"run.name": "later"}))
+        del kept  # Before the one that was begun after it.
+        assert signal.getsignal(signal.SIGINT) is not interruptible
+        del later
+        assert signal.getsignal(signal.SIGINT) is interruptible
+    assert run.exit_code == 75
+
+
 def test_a_run_that_is_killed_goes_on_from_its_newest_checkpoint(run_file: Path) -> None:
     run = at.run(run_file, set=ENDLESS)
     for event in run:
@@ -121,8 +192,54 @@ def test_the_board_shows_the_run_until_it_is_stopped(run_file: Path) -> None:
         assert f'src="{board.url}"' in board._repr_html_() and 'height="123"' in board._repr_html_()
         with urllib.request.urlopen(board.url + "runs.json") as answer:
             assert "tiny" in json.dumps(json.load(answer))
+        with urllib.request.urlopen(board.url) as answer:  # A browser shows it in a notebook's frame.
+            assert answer.headers["X-Frame-Options"] is None
+            assert "frame-ancestors http://localhost:* http://127.0.0.1:* " in answer.headers["Content-Security-Policy"]
     with pytest.raises(OSError):
         urllib.request.urlopen(board.url)
+
+
+def test_a_board_may_say_more_than_a_pipe_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stand_in = tmp_path / "actortrain"
+    stand_in.write_text("#!/bin/sh\necho http://x/\nhead -c 300000 /dev/zero >&2\ntouch said\nexec sleep 100\n")
+    stand_in.chmod(0o755)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    with at.Board(tmp_path) as board:
+        assert board.url == "http://x/"
+        for _ in range(600):
+            if (tmp_path / "said").exists():
+                break
+            time.sleep(0.05)
+        assert (tmp_path / "said").exists()
+
+
+@pytest.mark.parametrize("room", [None, 0, 10, 1 << 20])
+def test_lines_are_kept_where_the_disk_is_full(monkeypatch: pytest.MonkeyPatch, room: Any) -> None:
+    """room: bytes that the file takes; None: no file can be made."""
+    left, write = room, os.pwrite
+
+    def full_write(file: int, data: bytes, place: int) -> int:
+        nonlocal left
+        if not left:
+            raise OSError(errno.ENOSPC, "full")
+        written = write(file, data[:left], place)
+        left -= written
+        return written
+
+    def no_file() -> Any:
+        raise FileNotFoundError("no place")
+
+    monkeypatch.setattr(os, "pwrite", full_write)
+    if room is None:
+        monkeypatch.setattr(tempfile, "TemporaryFile", no_file)
+    ends = os.pipe()
+    lines = Lines(os.fdopen(ends[0], "rb"))
+    written = [f"line {number}" for number in range(1000)]
+    with os.fdopen(ends[1], "w") as pipe:
+        pipe.write("\n".join(written))
+    assert list(lines.each()) == written
+    assert lines.whole() == "\n".join(written)
 
 
 def descendants(pid: int) -> list[int]:

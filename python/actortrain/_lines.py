@@ -1,0 +1,82 @@
+"""What a process writes, kept as it comes."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+import threading
+from typing import IO, Iterator, Optional
+
+
+class Lines:
+    """What a process writes, copied by a thread to a file without a name: nobody need read it in
+    time, and it takes no memory. Only what the file cannot take, on a full disk, is kept in memory."""
+
+    def __init__(self, pipe: IO[bytes]) -> None:
+        self._file: Optional[IO[bytes]] = None
+        with contextlib.suppress(OSError):
+            self._file = tempfile.TemporaryFile()
+        self._size = 0
+        self._filed = 0  # Bytes in the file; what follows them is the rest.
+        self._rest = bytearray()
+        self._ended = False
+        self._changed = threading.Condition()
+        threading.Thread(target=self._copy, args=(pipe,), daemon=True).start()
+
+    def _copy(self, pipe: IO[bytes]) -> None:
+        try:
+            for line in pipe:
+                with self._changed:
+                    self._keep(line)
+                    self._changed.notify_all()
+        finally:
+            pipe.close()
+            with self._changed:
+                self._ended = True
+                self._changed.notify_all()
+
+    def _keep(self, line: bytes) -> None:
+        self._size += len(line)
+        if self._file is not None and not self._rest:
+            with contextlib.suppress(OSError):
+                written = os.pwrite(self._file.fileno(), line, self._filed)
+                self._filed += written
+                line = line[written:]
+        self._rest += line
+
+    def _piece(self, place: int, size: int) -> bytes:
+        """At most so many bytes from `place` on."""
+        if self._file is not None and place < self._filed:
+            return os.pread(self._file.fileno(), min(size, self._filed - place), place)
+        return bytes(self._rest[place - self._filed:place - self._filed + size])
+
+    def after(self, place: int) -> Optional[bytes]:
+        """Waits for what follows the first `place` bytes; None at the end."""
+        with self._changed:
+            while self._size <= place and not self._ended:
+                self._changed.wait()
+            if self._size <= place:
+                return None
+            return self._piece(place, 1 << 20)
+
+    def each(self) -> Iterator[str]:
+        place, rest = 0, b""
+        while (piece := self.after(place)) is not None:
+            place += len(piece)
+            *whole, rest = (rest + piece).split(b"\n")
+            for line in whole:
+                yield line.decode("utf-8", "replace")
+        if rest:
+            yield rest.decode("utf-8", "replace")
+
+    def now(self) -> str:
+        with self._changed:
+            filed = self._piece(0, self._filed) if self._filed else b""
+            return (filed + bytes(self._rest)).decode("utf-8", "replace")
+
+    def whole(self) -> str:
+        with self._changed:
+            while not self._ended:
+                self._changed.wait()
+        return self.now()
