@@ -43,7 +43,7 @@ struct RecipeListOptions {};
 
 /// actortrain recipe check NAME
 struct RecipeCheckOptions {
-  std::string name;                   ///< Of a recipe; with a slash its folder.
+  std::string name;                   ///< Recipe's name; with a slash its folder.
   std::string out;                    ///< Directory to train in; empty: a temporary one.
   std::string model;                  ///< Directory of SmolLM2; empty: none.
   std::optional<std::int64_t> steps;  ///< Compare only so many; 1 or more.
@@ -123,6 +123,7 @@ struct BoardCommandOptions {
   std::string directory;  ///< Directory of a run, or of several.
   std::string listen = "127.0.0.1:0";
   std::string token_file;
+  std::string frame_ancestors;  ///< Origins whose pages may show it in a frame; empty: none.
 };
 
 /// actortrain checkpoints list RUN_DIRECTORY
@@ -256,6 +257,14 @@ struct PlotOptions {
   std::string x = "steps";        ///< steps, tokens, time
   std::int64_t smooth = 1;        ///< Window of the moving average, in points; 1 or more.
   bool log_x = false;
+};
+
+/// actortrain log
+struct LogOptions {
+  std::string run_directory;
+  std::string to;  ///< wandb, mlflow, trackio
+  std::string project;
+  bool once = false;
 };
 
 /// actortrain config keys

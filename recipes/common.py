@@ -1,5 +1,5 @@
 """What the recipes' scripts share: numbers that are the same in every version of Python, the text
-that comes with the program, and the call of the program."""
+that comes with the program, and the call of the program. Python 3.6 or later, as enterprise Linux has it."""
 
 import bz2
 import json
@@ -32,7 +32,7 @@ class Numbers:
 def call(*words):
     """Runs the program, sys.argv[1], in this directory; ends this script if it fails."""
     done = subprocess.run([sys.argv[1], *words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                          stderr=subprocess.PIPE, text=True)
+                          stderr=subprocess.PIPE, encoding="utf-8", errors="replace")
     if done.returncode != 0:
         sys.stderr.write(done.stderr)
         sys.exit(done.returncode if done.returncode > 0 else 1)

@@ -1,9 +1,10 @@
 """Writes a bill of materials (CycloneDX 1.6, JSON) of what a bundle carries.
 
-usage: bill_of_materials.py VERSION TREE < LINES
+usage: bill_of_materials.py VERSION TREE [CUDA_RUNTIME] < LINES
 
 A line is "PACKAGE", a Debian package of which parts are compiled into the program, or
 "PACKAGE FILE", one that the file of the tree is from. Versions are those that dpkg has installed.
+CUDA_RUNTIME is the version of the CUDA runtime that is linked into the program; "": none is.
 """
 
 import hashlib
@@ -51,8 +52,20 @@ def component(package, files, tree, system):
     return part
 
 
+def cuda_runtime(version):
+    return {
+        "type": "library",
+        "bom-ref": "cuda-runtime",
+        "supplier": {"name": "NVIDIA"},
+        "name": "cuda-runtime",
+        "version": version,
+        "licenses": [{"license": {"name": "NVIDIA CUDA Toolkit EULA", "url": "https://docs.nvidia.com/cuda/eula/"}}],
+        "cpe": f"cpe:2.3:a:nvidia:cuda_toolkit:{version}:*:*:*:*:*:*:*",
+    }
+
+
 def main():
-    version, tree = sys.argv[1], Path(sys.argv[2])
+    version, tree, cuda = sys.argv[1], Path(sys.argv[2]), "".join(sys.argv[3:])
     packages = {}
     for line in sys.stdin:
         package, *file = line.split()
@@ -60,6 +73,7 @@ def main():
     release = platform.freedesktop_os_release()
     system = f"{release['ID']}-{release.get('VERSION_ID', '')}".rstrip("-")
     parts = [component(package, files, tree, system) for package, files in sorted(packages.items())]
+    parts += [cuda_runtime(cuda)] if cuda else []
     bill = {
         "$schema": "http://cyclonedx.org/schema/bom-1.6.schema.json",
         "bomFormat": "CycloneDX",

@@ -24,6 +24,9 @@ fail() {
 
 # The C library, in parts that belong together: the loader opens them all at once.
 system='^(linux-vdso|ld-linux-x86-64|libc|libm|libmvec|libdl|librt|libpthread|libresolv|libutil|libanl)\.so'
+# Those that are carried in any case: libcuda, cuBLASLt and NCCL need what the program itself does not, and
+# those of an older machine do not go with this C library. libmvec would be a fortieth of the wheel.
+family=(libc.so.6 libm.so.6 libdl.so.2 librt.so.1 libpthread.so.0 libresolv.so.2 libutil.so.1 libanl.so.1)
 
 version="$("$build/actortrain" --version | sed -n 's/^actortrain //p')"
 [ -n "$version" ] || fail "$build/actortrain does not say its version"
@@ -54,10 +57,8 @@ fi
 # Libraries: "NAME => PATH (ADDRESS)" a line. The program's own search path is not in force yet.
 declare -A packages
 carried=() # "PACKAGE FILE", for the bill of materials
-while read -r soname _ path _; do
-  if [[ "$soname" =~ $system ]]; then
-    [ -z "$gpu_check" ] || continue
-  fi
+add_library() {
+  local soname="$1" path="$2" real owner
   [ -f "$path" ] || fail "no library $soname on this machine"
   cp -L "$path" "$tree/lib/$soname"
   [[ "$soname" =~ $system ]] || strip --strip-unneeded "$tree/lib/$soname"
@@ -67,8 +68,33 @@ while read -r soname _ path _; do
   [ -n "$owner" ] || fail "no package owns $real, so its licence is not known"
   packages["${owner%%:*}"]=1
   carried+=("${owner%%:*} lib/$soname")
+}
+libc=""
+while read -r soname _ path _; do
+  [ "$soname" != libc.so.6 ] || libc="$path"
+  if [ -z "$gpu_check" ] || [[ ! "$soname" =~ $system ]]; then
+    add_library "$soname" "$path"
+  fi
 done < <(env -u LD_LIBRARY_PATH ldd "${programs[@]}" | grep '=>' | LC_ALL=C sort -u -k1,1)
 [ "${#packages[@]}" -gt 0 ] || fail "found no library that $build/actortrain needs"
+if [ -z "$gpu_check" ]; then
+  for soname in "${family[@]}"; do
+    [ -f "$tree/lib/$soname" ] || add_library "$soname" "$(dirname "$libc")/$soname"
+  done
+  loader="$(LC_ALL=C readelf -l "$build/actortrain" | sed -n 's/.*program interpreter: \(.*\)\]$/\1/p')"
+  add_library ld-linux-x86-64.so.2 "$loader"
+  # What a machine has all programs load may want a newer C library, so its list has no name here: nothing
+  # can lie below a device. Variables to the same end are the launcher's (cli/launcher).
+  python3 - "$tree/lib/ld-linux-x86-64.so.2" <<'PYTHON'
+import pathlib, sys
+loader = pathlib.Path(sys.argv[1])
+before, after = b"/etc/ld.so.preload\0", b"/dev/null/.preload\0"
+content = loader.read_bytes()
+if content.count(before) != 1 or len(before) != len(after):
+    sys.exit(f"bundle.sh: {loader} does not name /etc/ld.so.preload once")
+loader.write_bytes(content.replace(before, after))
+PYTHON
+fi
 [ -z "$gpu_check" ] || packages[catch2]=1
 
 # Libraries that are linked into the program or compiled from headers leave no file to ask for.
@@ -82,8 +108,15 @@ for package in "${!packages[@]}"; do
   [ -f "$copyright" ] || fail "no licence of $package at $copyright"
   cp -L "$copyright" "$tree/licences/$package"
 done
+cuda_runtime=""
 if grep -q cudart_static "$build/build.ninja"; then
-  echo "The program contains the CUDA runtime of NVIDIA's CUDA toolkit (libcudart_static), which its" \
+  # Of the header beside it, thousands and tens: 12080 is 12.8.
+  library="$(grep -oE '/[^ ]*/libcudart_static\.a' "$build/build.ninja" | head -n 1 || true)"
+  number="$(sed -n 's/^#define CUDART_VERSION *\([0-9]*\).*/\1/p' \
+    "$(dirname "$library")"/../include/cuda_runtime_api.h /usr/include/cuda_runtime_api.h 2>/dev/null | head -n 1 || true)"
+  [ -n "$number" ] || fail "no version of $library in its header cuda_runtime_api.h"
+  cuda_runtime="$((number / 1000)).$((number % 1000 / 10))"
+  echo "The program contains the CUDA runtime $cuda_runtime of NVIDIA's CUDA toolkit (libcudart_static), which its" \
     "licence allows to pass on: https://docs.nvidia.com/cuda/eula/" >"$tree/licences/cuda-runtime"
 fi
 # Debian's files name common licences by a path of Debian's.
@@ -108,14 +141,12 @@ if [ -n "$gpu_check" ]; then
 fi
 
 if [ -z "$gpu_check" ]; then
-  loader="$(LC_ALL=C readelf -l "$build/actortrain" | sed -n 's/.*program interpreter: \(.*\)\]$/\1/p')"
-  cp -L "$loader" "$tree/lib/ld-linux-x86-64.so.2"
   mv "$tree/bin/actortrain" "$tree/lib/actortrain"
   cp "$build/actortrain_launcher" "$tree/bin/actortrain"
   # glibc opens this one by itself when a thread ends early.
   [ -f "$tree/lib/libgcc_s.so.1" ] || fail "libgcc_s.so.1 is not among the libraries"
 fi
-printf '%s\n' "${carried[@]}" | python3 "$root/scripts/bill_of_materials.py" "$version" "$tree" \
+printf '%s\n' "${carried[@]}" | python3 "$root/scripts/bill_of_materials.py" "$version" "$tree" "$cuda_runtime" \
   >"$tree/licences/sbom.cdx.json"
 sed -e "s/@VERSION@/$version/" "$root/scripts/bundle_readme.md" >"$tree/README.md"
 

@@ -10,6 +10,7 @@ same bytes.
 import base64
 import ctypes
 import hashlib
+import json
 import os
 import struct
 import sys
@@ -18,35 +19,51 @@ import zlib
 from pathlib import Path
 
 TAGS = ["py3-none-manylinux2014_x86_64", "py3-none-musllinux_1_1_x86_64"]
+BILL = "sbom.cdx.json"
 
 METADATA = """\
-Metadata-Version: 2.3
+Metadata-Version: 2.4
 Name: actortrain
 Version: {version}
-Summary: Trains language models: reproducible to the bit, resumable after any stop.
+Summary: Trains language models: bitwise reproducible, resumable after any stop.
 Requires-Python: >=3.9
 Requires-Dist: jinja2>=3.1
 Provides-Extra: parquet
 Requires-Dist: pyarrow; extra == "parquet"
 Provides-Extra: frames
 Requires-Dist: pandas; extra == "frames"
+{more}Classifier: Development Status :: 4 - Beta
+Classifier: Environment :: Console
+Classifier: Environment :: GPU :: NVIDIA CUDA
+Classifier: Intended Audience :: Science/Research
 Classifier: Operating System :: POSIX :: Linux
+Classifier: Programming Language :: C++
+Classifier: Programming Language :: Python :: 3 :: Only
+Classifier: Topic :: Scientific/Engineering :: Artificial Intelligence
 Classifier: Typing :: Typed
 Description-Content-Type: text/markdown
 
 Trains and fine-tunes language models on CPUs and NVIDIA GPUs, with the same bits on any number of ranks.
 
-    actortrain quickstart        # trains a small model, in a new directory, in minutes
+    actortrain quickstart        # trains a small model, in the new directory quickstart, in minutes
 
-From Python, a process for each run:
+From Python, a process for each run; this one goes on with that:
 
     import actortrain as at
-    run = at.run("quickstart/quickstart.toml", directory="quickstart")
+    run = at.run("quickstart.toml", directory="quickstart")
     for metrics in run:
         print(metrics["step"], metrics.get("loss"))
 
 Wants a processor with AVX2 and FMA, and nothing of the system; `rsync` and `gnuplot` are used where they are
 installed, and named when they are missed.
+"""
+
+
+# Of the CUDA whose runtime the program has. The Python package adds their folders to LD_LIBRARY_PATH.
+GPU = """\
+Provides-Extra: gpu
+Requires-Dist: {cublas}; extra == "gpu"
+Requires-Dist: nvidia-nccl-cu{major}; extra == "gpu"
 """
 
 
@@ -111,6 +128,16 @@ class Wheel:
         self.file.close()
 
 
+def metadata_of(licences):
+    """Lines of METADATA that depend on what the program contains."""
+    parts = json.loads((licences / BILL).read_text())["components"]
+    cuda = [int(part["version"].split(".")[0]) for part in parts if part["name"] == "cuda-runtime"]
+    gpu = "".join(GPU.format(major=major, cublas=f"nvidia-cublas=={major}.*" if major > 12 else f"nvidia-cublas-cu{major}")
+                  for major in cuda)
+    files = sorted(path.name for path in licences.iterdir() if path.name != BILL)
+    return gpu + "".join(f"License-File: {name}\n" for name in files)
+
+
 def main():
     tree, package, version, out = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3], Path(sys.argv[4])
     platforms = ".".join(tag.split("-")[2] for tag in TAGS)
@@ -121,9 +148,9 @@ def main():
     data = f"actortrain-{version}.data/data/share"
     for file in ("man/man1/actortrain.1", "bash-completion/completions/actortrain"):
         wheel.add(f"{data}/{file}", (tree / "share" / file).read_bytes())
-    wheel.add_tree(tree / "licences", f"{wheel.info}/licenses", without=("sbom.cdx.json",))
-    wheel.add(f"{wheel.info}/sboms/sbom.cdx.json", (tree / "licences" / "sbom.cdx.json").read_bytes())
-    wheel.add(f"{wheel.info}/METADATA", METADATA.format(version=version).encode())
+    wheel.add_tree(tree / "licences", f"{wheel.info}/licenses", without=(BILL,))
+    wheel.add(f"{wheel.info}/sboms/{BILL}", (tree / "licences" / BILL).read_bytes())
+    wheel.add(f"{wheel.info}/METADATA", METADATA.format(version=version, more=metadata_of(tree / "licences")).encode())
     wheel.add(f"{wheel.info}/WHEEL", ("Wheel-Version: 1.0\nGenerator: actortrain make_wheel.py\n"
                                       "Root-Is-Purelib: false\n"
                                       + "".join(f"Tag: {tag}\n" for tag in TAGS)).encode())

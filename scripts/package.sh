@@ -1,7 +1,8 @@
 #!/bin/bash
 # Makes packages in the directory $2 of the program that was built in $1: the tarball (scripts/bundle.sh), and
-# of its files a wheel, a .deb, a Dockerfile and an Apptainer definition that install that. Prints
-# their paths. Needs python3; dpkg-deb for the .deb.
+# of its files a wheel, those of what it depends on, a .deb, a Dockerfile and an Apptainer definition that
+# install that. Removes packages of other builds there, and prints the paths of the new ones. Needs python3;
+# dpkg-deb for the .deb.
 set -euo pipefail
 
 if [ $# -ne 2 ]; then
@@ -23,7 +24,12 @@ version="${version%-linux-x86_64}"
 time="$(git -C "$root" log -1 --format=%ct 2>/dev/null || date +%s)"
 export SOURCE_DATE_EPOCH="$time"
 
+# A pattern of names finds one package here.
+find "$out" -maxdepth 1 -type f \( -name 'actortrain-*.whl' -o -name 'jinja2-*.whl' -o -name 'markupsafe-*.whl' \
+  -o -name 'actortrain_*_amd64.deb' -o -name 'actortrain-[0-9]*-linux-x86_64.tar.gz' \) \
+  ! -name "$(basename "$tarball")" ! -name '*-gpu-check-*' -delete
 python3 "$root/scripts/make_wheel.py" "$tree" "$root/python/actortrain" "$version" "$out"
+python3 "$root/scripts/dependency_wheels.py" "$out"
 
 # The .deb: the same files, in a folder of their own. Nothing of the system is needed to train.
 deb="$work/deb"
@@ -38,6 +44,12 @@ rm -r "$deb/usr/lib/actortrain/share/man" "$deb/usr/lib/actortrain/share/bash-co
 cp -r "$root/python/actortrain" "$deb/usr/lib/python3/dist-packages/actortrain"
 find "$deb" -name __pycache__ -prune -exec rm -r {} +
 ln -s ../../../lib/actortrain/licences "$deb/usr/share/doc/actortrain/licences"
+cat >"$deb/usr/share/doc/actortrain/copyright" <<TEXT
+ActorTrain $version: no licence of it is stated in this package.
+
+It contains libraries of others and parts of them. Their copyrights and licences are in
+/usr/share/doc/actortrain/licences, a file for each, their versions in sbom.cdx.json there.
+TEXT
 cat >"$deb/DEBIAN/control" <<TEXT
 Package: actortrain
 Version: $version
@@ -48,31 +60,38 @@ Recommends: python3-jinja2, rsync
 Suggests: gnuplot-nox
 Section: science
 Priority: optional
-Description: trains language models, reproducible to the bit
- Trains and fine-tunes language models with the same bits on any number of ranks, and goes on when a
- process or a machine dies. Brings all its libraries along, the C library too.
+Description: trains language models, bitwise reproducible
+ Trains and fine-tunes language models with the same bits on any number of ranks, and keeps training
+ when a process or a machine dies. Brings all its libraries along, the C library too.
 TEXT
 find "$deb" -exec touch -h -d "@$time" {} +
 package="$out/actortrain_${version}_amd64.deb"
 dpkg-deb --root-owner-group -Zxz --build "$deb" "$package" >/dev/null
 echo "$package"
 
+# An image of NVIDIA's with cuBLASLt and NCCL of the CUDA that the program was built with.
+cuda="$(sed -n 's/.*CUDA runtime \([0-9.]*\) of.*/\1/p' "$tree/licences/cuda-runtime" 2>/dev/null || true)"
+gpu_base="nvidia/cuda:${cuda:-13.0}.0-runtime-ubuntu24.04"
 cat >"$out/Dockerfile" <<TEXT
-# docker build -t actortrain DIRECTORY, where this file and the package lie.
+# DOCKER_BUILDKIT=1 docker build -t actortrain DIRECTORY, where this file and the package lie.
 # docker run --rm -v "\$PWD:/work" --user "\$(id -u)" actortrain quickstart
-FROM debian:12-slim
-COPY $(basename "$package") /tmp/
-RUN apt-get update \\
- && apt-get install -y --no-install-recommends /tmp/$(basename "$package") python3-jinja2 rsync \\
- && rm -rf /var/lib/apt/lists/* /tmp/$(basename "$package")
+# For GPUs, with cuBLASLt and NCCL: --build-arg BASE=, as $gpu_base; then
+# docker run --gpus all ...
+ARG BASE=debian:12-slim
+FROM \$BASE
+RUN --mount=type=bind,target=/packages apt-get update \\
+ && apt-get install -y --no-install-recommends /packages/$(basename "$package") python3-jinja2 rsync \\
+ && rm -rf /var/lib/apt/lists/*
 WORKDIR /work
 ENTRYPOINT ["actortrain"]
 TEXT
 cat >"$out/actortrain.def" <<TEXT
 # apptainer build actortrain.sif actortrain.def, where this file and the package lie.
-# apptainer run actortrain.sif quickstart; with a GPU: apptainer run --nv ...
+# apptainer run actortrain.sif quickstart
+# For GPUs, with cuBLASLt and NCCL, begin with one as the second base; then apptainer run --nv ...
 Bootstrap: docker
 From: debian:12-slim
+# From: $gpu_base
 
 %files
     $(basename "$package") /tmp/$(basename "$package")

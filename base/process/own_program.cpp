@@ -1,9 +1,13 @@
 #include "base/process/own_program.hpp"
 
 #include <sys/prctl.h>
+#include <unistd.h>
 
-#include <filesystem>
+#include <algorithm>
+#include <array>
+#include <string_view>
 #include <system_error>
+#include <utility>
 
 namespace train {
 namespace {
@@ -11,6 +15,13 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kOwnFile = "/proc/self/exe";
+
+/// Where cli/launcher keeps a variable, and the variable.
+struct Kept {
+  std::string_view kept, name;
+};
+constexpr std::array<Kept, 2> kKept = {
+    {{"ACTORTRAIN_LD_PRELOAD=", "LD_PRELOAD="}, {"ACTORTRAIN_LD_AUDIT=", "LD_AUDIT="}}};
 
 /// A package's loader lies in its lib/, and is the file that the kernel has started.
 bool is_loader(const fs::path& file) { return file.filename().string().starts_with("ld-linux"); }
@@ -20,26 +31,60 @@ fs::path own_file() {
   return fs::read_symlink(kOwnFile, failed);  // Empty if it fails.
 }
 
-std::string launcher_of(const fs::path& loader) {
-  return (loader.parent_path().parent_path() / "bin" / "actortrain").string();
+/// The program's file when this was first called.
+const fs::path& first_file() {
+  static const fs::path file = own_file();
+  return file;
 }
+
+/// Of the first name: NFS gives a file that is deleted, but still used, another one.
+bool started_by_loader() { return is_loader(first_file()); }
 
 }  // namespace
 
+std::string launcher_of(const fs::path& loader, const fs::path& earlier) {
+  const auto beside = [](const fs::path& file) {
+    return file.parent_path().parent_path() / "bin" / "actortrain";
+  };
+  std::error_code failed;
+  const bool moved = !fs::exists(beside(loader), failed) && fs::exists(beside(earlier), failed);
+  return beside(moved ? earlier : loader).string();
+}
+
 std::string own_program() {
   const fs::path file = own_file();
-  return is_loader(file) ? launcher_of(file) : file.string();
+  return started_by_loader() ? launcher_of(file, first_file()) : file.string();
 }
 
 void name_process() {
-  if (is_loader(own_file())) {
+  if (started_by_loader()) {
     ::prctl(PR_SET_NAME, "actortrain");
   }
 }
 
 std::string own_program_now() {
-  const fs::path file = own_file();
-  return is_loader(file) ? launcher_of(file) : kOwnFile;
+  return started_by_loader() ? launcher_of(own_file(), first_file()) : kOwnFile;
+}
+
+std::vector<std::string> environment_of_others() {
+  std::vector<std::string> variables;
+  std::vector<std::string> restored;
+  for (char** entry = ::environ; entry != nullptr && *entry != nullptr; ++entry) {
+    const std::string_view variable = *entry;
+    const auto* const kept = std::ranges::find_if(
+        kKept, [variable](const Kept& each) { return variable.starts_with(each.kept); });
+    if (kept == kKept.end()) {
+      variables.emplace_back(variable);
+    } else {
+      restored.push_back(std::string(kept->name) + std::string(variable.substr(kept->kept.size())));
+    }
+  }
+  for (std::string& variable : restored) {
+    const std::string name = variable.substr(0, variable.find('=') + 1);
+    std::erase_if(variables, [&name](const std::string& each) { return each.starts_with(name); });
+    variables.push_back(std::move(variable));
+  }
+  return variables;
 }
 
 }  // namespace train

@@ -23,6 +23,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/process/own_program.hpp"
 #include "base/process/stop_signals.hpp"
 #include "base/process/wake.hpp"
 
@@ -36,6 +37,7 @@ constexpr int kExitNotStarted = 127;
 /// Parameters of the child, read after vfork(), when nothing may be allocated.
 struct ChildSpec {
   char* const* words;
+  char* const* variables;
   pid_t parent;
   int null;
   int report;  ///< Receives the error number if exec fails.
@@ -118,7 +120,7 @@ bool set_up_child(const ChildSpec& child) {
     ::_exit(kExitNotStarted);  // The parent ended before the line above could take effect.
   }
   if (tied && set_up_child(child)) {
-    ::execve(child.words[0], child.words, environ);
+    ::execve(child.words[0], child.words, child.variables);
   }
   const int error_number = errno;
   [[maybe_unused]] const ssize_t written =
@@ -162,6 +164,17 @@ Result<std::pair<Descriptor, Descriptor>> make_pipe() {
     return system_failure(errno);
   }
   return std::pair(Descriptor(ends[0]), Descriptor(ends[1]));
+}
+
+/// Pointers to `texts` and a null pointer, as exec takes them.
+std::vector<char*> pointers_to(const std::vector<std::string>& texts) {
+  std::vector<char*> pointers;
+  pointers.reserve(texts.size() + 1);
+  for (const std::string& text : texts) {
+    pointers.push_back(const_cast<char*>(text.c_str()));
+  }
+  pointers.push_back(nullptr);
+  return pointers;
 }
 
 ProcessEnd end_of(const siginfo_t& info) {
@@ -228,13 +241,11 @@ Result<Process> Process::start(const std::vector<std::string>& words, const Opti
   if (!null) {
     return system_failure(errno);
   }
-  std::vector<char*> arguments;
-  arguments.reserve(words.size() + 1);
-  for (const std::string& word : words) {
-    arguments.push_back(const_cast<char*>(word.c_str()));
-  }
-  arguments.push_back(nullptr);
+  const std::vector<std::string> environment = environment_of_others();
+  const std::vector<char*> arguments = pointers_to(words);
+  const std::vector<char*> variables = pointers_to(environment);
   const pid_t pid = spawn({.words = arguments.data(),
+                           .variables = variables.data(),
                            .parent = ::getpid(),
                            .null = null.get(),
                            .report = report->second.get(),
@@ -422,6 +433,15 @@ std::optional<std::string> find_program(const std::string& program) {
     }
   }
   return std::nullopt;
+}
+
+std::vector<std::string> python_programs() {
+  std::vector<std::string> programs = {"python3", "/usr/bin/python3"};
+  const char* const named = std::getenv("ACTORTRAIN_PYTHON");
+  if (named != nullptr && *named != '\0') {
+    programs.insert(programs.begin(), named);
+  }
+  return programs;
 }
 
 std::optional<std::uint64_t> count_oom_kills(const std::filesystem::path& vmstat) {

@@ -42,8 +42,8 @@ class Process {
     int nice = 0;           ///< Niceness, not below the caller's.
   };
 
-  /// Starts `words`: an absolute path, then arguments. On return the program runs. Errors
-  /// (failure): only the system's text.
+  /// Starts `words`: an absolute path, then arguments, with environment_of_others(). On return the
+  /// program runs. Errors (failure): only the system's text.
   [[nodiscard]] static Result<Process> start(const std::vector<std::string>& words,
                                              const Options& options);
   Process(Process&& other) noexcept = default;
@@ -93,6 +93,10 @@ Result<ChildEnd> run_child(const std::vector<std::string>& words, const ChildOpt
 /// Path of `program` as the shell would find it: a name with a slash unchanged, others in PATH.
 /// nullopt: not found.
 std::optional<std::string> find_program(const std::string& program);
+
+/// Pythons to try, for find_program(), in this order: that of the variable ACTORTRAIN_PYTHON if it
+/// is set, as by the wheel for the Python that has it; python3; /usr/bin/python3.
+std::vector<std::string> python_programs();
 
 /// Number of processes killed on this machine for lack of memory, from `vmstat` (a file like
 /// /proc/vmstat); nullopt: not available.

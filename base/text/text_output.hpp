@@ -34,7 +34,7 @@ class TextOutput {
   /// `limit_bytes` are queued are dropped, each as a whole, and counted in a line in their place.
   void queue(DroppedLine dropped, std::size_t limit_bytes);
   /// Waits for at most `patience` until the queue is written, and returns to direct writing. If the
-  /// queue is not empty by then, it is dropped, as is all later text: nobody reads.
+  /// queue is not empty by then, it is dropped, as is all later text: the reader is gone.
   void finish(std::chrono::milliseconds patience);
 
   /// True if the reader is gone, or did not read the rest after finish().

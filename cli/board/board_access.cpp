@@ -7,6 +7,7 @@
 #include <cctype>
 #include <utility>
 
+#include "base/text/one_line.hpp"
 #include "storage/files/atomic_file.hpp"
 
 namespace train::cli {
@@ -16,9 +17,41 @@ constexpr std::string_view kHttpPort = "80";  // Default port, which browsers om
 constexpr std::size_t kShortestToken = 16;
 constexpr std::uint64_t kLargestTokenFile = 4096;
 
+bool is_letter_or_digit(char each) { return std::isalnum(static_cast<unsigned char>(each)) != 0; }
+
 bool is_token_character(char each) {
-  return std::isalnum(static_cast<unsigned char>(each)) != 0 || each == '-' || each == '_' ||
-         each == '.' || each == '~';
+  return is_letter_or_digit(each) || each == '-' || each == '_' || each == '.' || each == '~';
+}
+
+/// True if all of `text`, at least a character, is letters, digits and characters of `more`.
+bool consists_of(std::string_view text, std::string_view more) {
+  return !text.empty() && std::all_of(text.begin(), text.end(), [more](char each) {
+    return is_letter_or_digit(each) || more.find(each) != std::string_view::npos;
+  });
+}
+
+/// "vscode-webview:", "https://hub.example.org", "https://*.example.org", "http://localhost:*".
+bool is_origin(std::string_view word) {
+  const std::size_t colon = word.find(':');
+  if (colon == std::string_view::npos || !consists_of(word.substr(0, colon), "+-.")) {
+    return false;
+  }
+  std::string_view rest = word.substr(colon + 1);
+  if (rest.empty()) {
+    return true;
+  }
+  if (!rest.starts_with("//")) {
+    return false;
+  }
+  rest.remove_prefix(2);
+  if (rest.starts_with("*.")) {
+    rest.remove_prefix(2);
+  }
+  const std::size_t end = rest.find(':');
+  const std::string_view port = end == std::string_view::npos ? "*" : rest.substr(end + 1);
+  const bool digits = !port.empty() && port.size() <= 5 &&
+                      port.find_first_not_of("0123456789") == std::string_view::npos;
+  return consists_of(rest.substr(0, end), "-.") && (digits || port == "*");
 }
 
 /// "actortrain_token_8080=", with the port that the browser uses; with port forwarding it differs
@@ -40,6 +73,26 @@ Result<configs::BoardAddress> parse_board_address(std::string_view text, std::st
     return user_error(fmt::format("{} {}, not \"{}\"", name, configs::kBoardAddressRule, text));
   }
   return *std::move(address);
+}
+
+Result<std::string> parse_frame_ancestors(std::string_view text, std::string_view name) {
+  std::string origins;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find(' '), text.size());
+    const std::string_view word = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    if (word.empty()) {
+      continue;
+    }
+    if (!is_origin(word)) {
+      return user_error(fmt::format(
+          "{} must be origins of pages, with blanks between them, for example \"http://localhost:* "
+          "https://hub.example.org:8888\", not \"{}\"",
+          name, one_line(word)));
+    }
+    origins.append(origins.empty() ? "" : " ").append(word);
+  }
+  return origins;
 }
 
 Result<std::string> read_board_token(const std::filesystem::path& file) {

@@ -15,6 +15,13 @@ namespace train::cli {
 [[nodiscard]] Result<configs::BoardAddress> parse_board_address(std::string_view text,
                                                                 std::string_view name);
 
+/// Origins whose pages may show the board in a frame, as a Content-Security-Policy lists them:
+/// "http://localhost:* https://hub.example.org:8888 vscode-webview:", with one blank between them;
+/// "" for none. Errors (user), which begin with `name`: a word is no scheme, or no scheme, host and
+/// port.
+[[nodiscard]] Result<std::string> parse_frame_ancestors(std::string_view text,
+                                                        std::string_view name);
+
 /// Token in a file: its first line, of 16 or more letters, digits and "-_.~". Errors (user):
 /// unreadable; readable by other users than its owner; too short, or with other characters. Blocks.
 [[nodiscard]] Result<std::string> read_board_token(const std::filesystem::path& file);

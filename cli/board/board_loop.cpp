@@ -77,11 +77,7 @@ BoardLoop::Response answer_of(const BoardLoop::Request& request, http::status st
               std::string(type) + (type.starts_with("text/") ? "; charset=utf-8" : ""));
   message.set(http::field::cache_control, "no-store");
   message.set("X-Content-Type-Options", "nosniff");
-  message.set("X-Frame-Options", "DENY");
   message.set("Referrer-Policy", "no-referrer");
-  message.set("Content-Security-Policy",
-              "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; "
-              "connect-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'none'");
   message.body() = {bytes.data(), bytes.size()};
   message.prepare_payload();
   return response;
@@ -230,6 +226,18 @@ asio::awaitable<void> BoardLoop::read_metrics(std::shared_ptr<WatchedRun> run) {
   }
 }
 
+/// Sets what a browser may do with the response, and whose pages may show it in a frame.
+void BoardLoop::set_policy(Response& response) const {
+  std::string policy =
+      "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; connect-src "
+      "'self'; img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors ";
+  if (frame_ancestors_.empty()) {
+    response.message.set("X-Frame-Options", "DENY");  // This header cannot name origins.
+  }
+  policy += frame_ancestors_.empty() ? "'none'" : frame_ancestors_;
+  response.message.set("Content-Security-Policy", policy);
+}
+
 asio::awaitable<void> BoardLoop::serve(std::list<Connection>::iterator connection) {
   beast::flat_buffer buffer(kLargestHeader);
   while (co_await serve_one(*connection, buffer)) {
@@ -263,6 +271,7 @@ asio::awaitable<bool> BoardLoop::serve_one(Connection& connection, beast::flat_b
   if (response.body && !co_await afford(*response.body)) {
     response = busy(request, kTooMuchUnsent);
   }
+  set_policy(response);
   auto& message = response.message;
   const bool more = message.keep_alive() && !has_body(request);
   message.keep_alive(more);

@@ -32,8 +32,11 @@ namespace http = boost::beast::http;
 /// Threading: everything on the thread that runs context().
 class BoardLoop {
  public:
-  BoardLoop(BoardRuns runs, BoardAccess access)
-      : runs_(std::move(runs)), access_(std::move(access)) {}
+  /// `frame_ancestors`: see parse_frame_ancestors().
+  BoardLoop(BoardRuns runs, BoardAccess access, std::string frame_ancestors)
+      : runs_(std::move(runs)),
+        access_(std::move(access)),
+        frame_ancestors_(std::move(frame_ancestors)) {}
 
   [[nodiscard]] asio::io_context& context() { return context_; }
   /// Starts to accept on `acceptor`, and to watch the runs.
@@ -74,6 +77,7 @@ class BoardLoop {
   asio::awaitable<Response> respond_series(const Request& request, const BoardTarget& target,
                                            std::shared_ptr<WatchedRun> run);
   asio::awaitable<bool> afford(Body& body);
+  void set_policy(Response& response) const;
   bool make_room(const asio::ip::address* peer);
   bool drop(const asio::ip::address* peer, bool slow);
   void look();
@@ -96,6 +100,7 @@ class BoardLoop {
   Time looked_ = {}, asked_ = {};
   BoardRuns runs_;
   BoardAccess access_;
+  std::string frame_ancestors_;
   asio::io_context context_{1};  // Destroying it ends coroutines, which use the members above,
   std::list<Connection> connections_;  // but these must outlive it.
   /// Never expires: event streams wait on it, and every look at the runs wakes all of them.

@@ -14,8 +14,10 @@ struct BoardOptions {
   std::filesystem::path root = {};  ///< Directory of a run, or a folder of runs.
   std::string listen = "127.0.0.1:0";
   std::string token_file = {};             ///< Empty: no token, allowed only on a loopback address.
+  std::string frame_ancestors = {};        ///< For parse_frame_ancestors().
   std::string key = "--listen";            ///< The user's name for `listen` ...
-  std::string token_key = "--token-file";  ///< ... and for `token_file`.
+  std::string token_key = "--token-file";  ///< ... and for `token_file` ...
+  std::string frame_key = "--frame-ancestors";  ///< ... and for `frame_ancestors`.
 };
 
 /// Serves runs to browsers and programs over HTTP, read-only:
@@ -43,7 +45,8 @@ struct BoardOptions {
 class BoardServer {
  public:
   /// Errors (user): an address of another machine, a port in use, no token file for a non-loopback
-  /// address, and those of parse_board_address(), read_board_token() and BoardRuns::open().
+  /// address, and those of parse_board_address(), parse_frame_ancestors(), read_board_token() and
+  /// BoardRuns::open().
   [[nodiscard]] static Result<std::unique_ptr<BoardServer>> start(const BoardOptions& options);
   ~BoardServer();
   BoardServer(const BoardServer&) = delete;

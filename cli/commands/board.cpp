@@ -9,8 +9,10 @@ namespace train::cli {
 namespace {
 
 Status show_board(const BoardCommandOptions& options) {
-  const auto server = TRAIN_TRY(BoardServer::start(
-      {.root = options.directory, .listen = options.listen, .token_file = options.token_file}));
+  const auto server = TRAIN_TRY(BoardServer::start({.root = options.directory,
+                                                    .listen = options.listen,
+                                                    .token_file = options.token_file,
+                                                    .frame_ancestors = options.frame_ancestors}));
   std::mutex mutex;
   std::condition_variable stopped;
   bool stop = false;
@@ -43,6 +45,10 @@ void describe_board(CommandSyntaxes& commands) {
                "File whose first line is the access token; required unless the address is a "
                "loopback address",
                "FILE");
+  command.text("--frame-ancestors", options.frame_ancestors,
+               "Pages that may show the board in a frame, by their origins, for example "
+               "\"http://localhost:* https://hub.example.org\"; without it none may",
+               "ORIGINS");
 }
 
 }  // namespace train::cli

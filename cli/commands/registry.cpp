@@ -28,6 +28,7 @@
   COMMAND(describe)             \
   COMMAND(scale)                \
   COMMAND(plot)                 \
+  COMMAND(log)                  \
   COMMAND(data_prepare)         \
   COMMAND(data_show)            \
   COMMAND(tokenize)             \

@@ -13,12 +13,42 @@ namespace {
 
 constexpr std::size_t kWordsBefore = 6;  // The loader's, before the caller's.
 
+constexpr const char* kNotWhole =
+    "bin/actortrain needs the folder lib/ next to bin/; link to it instead of copying it, or "
+    "unpack the complete package again";
+constexpr const char* kNoProc = "the program needs /proc; mount it: mount -t proc proc /proc";
+
+/// Variables by which a machine loads its own libraries into every program, and where their values
+/// are kept for the programs that this one starts (base/process/own_program).
+struct Moved {
+  const char* name;
+  const char* kept;
+};
+constexpr Moved kMoved[] = {{"LD_PRELOAD", "ACTORTRAIN_LD_PRELOAD"},
+                            {"LD_AUDIT", "ACTORTRAIN_LD_AUDIT"}};
+
 /// Says why the program cannot be started. Returns the exit code of a shell that finds no program.
-int refuse(const char* reason, const char* path) {
-  static_cast<void>(
-      std::fprintf(stderr, "error %s: %s: the package is not whole; unpack it again, all of it\n",
-                   path, reason));
+int refuse(const char* reason, const char* path, const char* way_out = kNotWhole) {
+  static_cast<void>(std::fprintf(stderr, "error %s: %s: %s\n", path, reason, way_out));
   return 127;
+}
+
+/// Libraries of the machine may want a newer C library than the package's, with which the program
+/// would not start at all.
+bool set_preloads_aside() {
+  const char* const keep = std::getenv("ACTORTRAIN_KEEP_PRELOAD");
+  const bool keeps = keep != nullptr && std::strcmp(keep, "1") == 0;
+  for (const Moved& moved : kMoved) {
+    const char* const value = std::getenv(moved.name);
+    if (::unsetenv(moved.kept) != 0) {  // Another launcher's.
+      return false;
+    }
+    if (value != nullptr && !keeps &&
+        (::setenv(moved.kept, value, 1) != 0 || ::unsetenv(moved.name) != 0)) {
+      return false;
+    }
+  }
+  return true;
 }
 
 /// Cuts the last part of a path; false: there is none.
@@ -53,11 +83,14 @@ int main(int argc, char** argv) {
   char home[PATH_MAX];
   const ssize_t size = ::readlink("/proc/self/exe", home, sizeof home - 1);
   if (size < 0) {
-    return refuse(std::strerror(errno), "/proc/self/exe");
+    return refuse(std::strerror(errno), "/proc/self/exe", kNoProc);
   }
   home[size] = '\0';
   if (!cut(home) || !cut(home)) {
     return refuse("it is in no folder bin/", home);
+  }
+  if (std::strpbrk(home, ":;") != nullptr) {  // They separate folders of libraries.
+    return refuse("the path has a ':' or ';'", home, "move the package to a path without them");
   }
   char libraries[PATH_MAX + 8];
   char loader[PATH_MAX + 64];
@@ -68,7 +101,10 @@ int main(int argc, char** argv) {
   char* const path = library_path(libraries);
   auto** const words = static_cast<char**>(
       std::calloc(static_cast<std::size_t>(argc) + kWordsBefore + 1, sizeof(char*)));
-  if (path == nullptr || words == nullptr) {
+  if (path == nullptr || words == nullptr || !set_preloads_aside()) {
+    return refuse(std::strerror(errno), program, "give it more memory");
+  }
+  if (::access(program, R_OK) != 0) {  // The loader would say this in its own words.
     return refuse(std::strerror(errno), program);
   }
   char name_option[] = "--argv0";

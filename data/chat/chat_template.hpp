@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/process/process.hpp"
 #include "base/result.hpp"
 #include "data/chat/chat_message.hpp"
 
@@ -42,7 +43,7 @@ struct ChatSettings {
   std::size_t output_limit_bytes = std::size_t{16} << 20U;
   std::size_t memory_limit_bytes = std::size_t{1} << 30U;
   /// Python programs to try for Jinja templates: the first one with jinja2 3.1 or later is used.
-  std::vector<std::string> pythons = {"python3", "/usr/bin/python3"};
+  std::vector<std::string> pythons = python_programs();
 
   /// Settings with this date; empty: the default date.
   [[nodiscard]] static ChatSettings of_date(const std::string& date) {

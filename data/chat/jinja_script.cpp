@@ -16,6 +16,11 @@ def answer(head, body=b""):
     WRITER.flush()
 
 
+# Where the Python that started the program has jinja2: before other packages, after Python's own.
+FOLDERS = [one for one in os.environ.get("ACTORTRAIN_PYTHON_PATH", "").split(os.pathsep) if one]
+PLACE = [os.path.basename(one) in ("site-packages", "dist-packages") for one in sys.path] + [True]
+sys.path[PLACE.index(True):PLACE.index(True)] = FOLDERS
+
 try:
     import jinja2, jinja2.constants, jinja2.ext, jinja2.nodes, jinja2.sandbox, jinja2.utils
     if tuple(int(part) for part in jinja2.__version__.split(".")[:2]) < (3, 1):
@@ -239,8 +244,8 @@ ENVIRONMENT.globals["raise_exception"] = raise_exception
 ENVIRONMENT.globals["strftime_now"] = strftime_now
 ENVIRONMENT.globals["dict"] = TemplateDict()
 ENVIRONMENT.globals["namespace"] = TemplateNamespace
-# From here on it is a stranger's template that runs: behind the sandbox, no file can be opened or
-# grow. Before that, what Python imports only when it is needed.
+# From here on an untrusted template runs: besides the sandbox, no file can be opened or grow.
+# Before that, a template makes Python import the modules that it imports on first use.
 try:
     "".join(text.encode("latin-1").decode("ascii") for text in
             ENVIRONMENT.from_string("{{ '\\u0041' }}{{ 1 // 0 }}").generate())

@@ -20,7 +20,7 @@ def check_weights(name):
             header = int.from_bytes(file.read(8), "little")
             if header < path.stat().st_size:  # another file begins with any number
                 file.seek(header, 1)
-                while piece := file.read(1 << 20):
+                for piece in iter(lambda: file.read(1 << 20), b""):
                     found.update(piece)
     if found.hexdigest() != WEIGHTS:
         print(f"{name}: not the weights that smollm2.sh makes, which alone have the recorded digests; make "

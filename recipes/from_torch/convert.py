@@ -36,7 +36,7 @@ def mistake(text):
 def parameter_name(name):
     for wrapper in WRAPPERS:
         name = name.replace(wrapper, "")
-    return name.removeprefix("module.")
+    return name[len("module."):] if name.startswith("module.") else name
 
 
 def weights_of(metadata, folder, entry):
@@ -115,7 +115,7 @@ def main():
         mistake(f"{options.model}: no config.json; name the directory of the model that was trained")
     if options.out.exists() and any(options.out.iterdir()):
         mistake(f"{options.out}: it has files already; name a new directory")
-    config = json.loads((options.model / "config.json").read_text())
+    config = json.loads((options.model / "config.json").read_text(encoding="utf-8"))
     reader = dcp.FileSystemReader(options.checkpoint)
     weights = weights_of(reader.read_metadata(), options.checkpoint, options.entry)
     without_tied(reader, weights, config)

@@ -42,7 +42,7 @@ Result<Json> read_json(const fs::path& path) {
   const auto text = TRAIN_TRY(read_file(path, kLargestDescription));
   auto json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (json.is_discarded() || !json.is_object()) {
-    return user_error(fmt::format("{}: is not an object of JSON; fetch or save the data set anew",
+    return user_error(fmt::format("{}: is not a JSON object; download or save the data set again",
                                   path.string()));
   }
   return json;
@@ -79,8 +79,8 @@ Result<InputFolder> saved_files(const fs::path& folder) {
   const auto indices = state.find("_indices_data_files");
   if (indices != state.end() && indices->is_array() && !indices->empty()) {
     return user_error(fmt::format(
-        "{}: its rows are selected by an index, which is not read; save the data set anew after "
-        "flatten_indices()",
+        "{}: its rows are selected by an index, which is not supported; call flatten_indices() and "
+        "save the data set again",
         folder.string()));
   }
   InputFolder found;
@@ -89,14 +89,15 @@ Result<InputFolder> saved_files(const fs::path& folder) {
     for (const Json& file : *files) {
       if (!file.is_object() || !file.contains("filename") || !file["filename"].is_string()) {
         return user_error(
-            fmt::format("{}: _data_files has an entry without a file name; save the data set anew",
+            fmt::format("{}: _data_files has an entry without a file name; save the data set again",
                         path.string()));
       }
       found.files.push_back(folder / file["filename"].get<std::string>());
     }
   }
   if (found.files.empty()) {
-    return user_error(fmt::format("{}: names no data file; save the data set anew", path.string()));
+    return user_error(
+        fmt::format("{}: lists no data file; save the data set again", path.string()));
   }
   return found;
 }

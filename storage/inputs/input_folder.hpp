@@ -11,7 +11,7 @@ namespace train::storage {
 /// Data files of a folder, in the order in which they are read.
 struct InputFolder {
   std::vector<std::filesystem::path> files;  ///< At least one.
-  /// What was chosen of several, for the user: a split, a revision. Empty: there was no choice.
+  /// Choice among several, for the user: a split, a revision. Empty: there was no choice.
   std::vector<std::string> notes = {};
 };
 

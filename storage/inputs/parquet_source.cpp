@@ -7,9 +7,11 @@
 #include <array>
 #include <cerrno>
 #include <optional>
+#include <set>
 #include <string>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "base/process/descriptor.hpp"
 #include "base/process/process.hpp"
@@ -140,6 +142,32 @@ class RowSource : public ByteSource {
   std::uint64_t consumed_ = 0;
 };
 
+/// Exits with 0 if there is a pyarrow, without the time to import it.
+constexpr const char* kProbeScript =
+    "import importlib.util, sys; sys.exit(importlib.util.find_spec('pyarrow') is None)";
+
+/// The first of python_programs() that has pyarrow, otherwise the first; nullopt: there is none.
+std::optional<std::string> find_python() {
+  std::vector<std::string> found;
+  std::set<std::string> seen;
+  for (const std::string& name : python_programs()) {
+    if (const auto program = find_program(name); program && seen.insert(*program).second) {
+      found.push_back(*program);
+    }
+  }
+  for (const std::string& program : found) {
+    if (found.size() == 1) {
+      break;  // The rows themselves say what it lacks.
+    }
+    const auto probe =
+        run_child({program, "-c", kProbeScript}, {.timeout = std::chrono::seconds(10)});
+    if (probe && probe->exit_code == 0) {
+      return program;
+    }
+  }
+  return found.empty() ? std::nullopt : std::optional(found.front());
+}
+
 struct Pipe {
   Descriptor from;
   Descriptor to;
@@ -158,7 +186,7 @@ Result<std::unique_ptr<ByteSource>> open_row_source(const std::filesystem::path&
                                                     RowFormat format) {
   const char* const name = format == RowFormat::parquet ? "Parquet" : "Arrow";
   TRAIN_RETURN_IF_ERROR(InputFile::open(path));
-  const auto program = find_program("python3");
+  const auto program = find_python();
   if (!program) {
     return user_error(fmt::format(
         "{}: {} needs python3 with pyarrow, but there is no python3; install both, or give "

@@ -128,6 +128,13 @@ fs::path packed(const TempDirectory& out, const Words& options) {
   return bundle;
 }
 
+/// The bundle of the program, made once for all cases.
+const fs::path& program_bundle() {
+  static const TempDirectory out;
+  static const fs::path bundle = packed(out, {});
+  return bundle;
+}
+
 Ended must(const Ended& ended) {
   INFO(ended.out << ended.err);
   CHECK(ended.signal == 0);
@@ -201,8 +208,7 @@ TEST_CASE("bundle: it trains where there is no C library and nothing else", "[bu
     fmt::print("skipped: bundle: a mount namespace of its own needs root\n");
     return;
   }
-  const TempDirectory out;
-  const fs::path bundle = packed(out, {});
+  const fs::path& bundle = program_bundle();
   const BareMachine machine(*namespaces, bundle, CLibrary::none);
   for (const auto& library : fs::directory_iterator(machine.file(machine.home() + "/lib"))) {
     const std::string name = library.path().filename().string();
@@ -236,7 +242,7 @@ TEST_CASE("bundle: a processor without AVX2 gets a line", "[bundle][.full]") {
     return;
   }
   const TempDirectory out;
-  const fs::path bundle = packed(out, {});
+  const fs::path& bundle = program_bundle();
   succeed({"/usr/bin/tar", "-C", out.path().string(), "-xzf", bundle.string()});
   const std::string home = (out.path() / fs::path(bundle.stem()).stem()).string();
   // Of the launcher: what it starts is not emulated.

@@ -2,14 +2,21 @@
 
 usage: package_check.py BUILD_DIRECTORY
 
-The wheel goes into an empty environment beside a wheel of Debian's jinja2, trains the quickstart by its
-command and from Python, where an interrupted run leaves no process; the .deb is unpacked, and its program
-called through its link. Exit code 77 where Python has no venv.
+The wheel goes into an empty environment with the wheels that lie beside it, trains the quickstart by its
+command and from Python, where an interrupted run leaves no process, and by the example of its description; where
+only PYTHONPATH says that there is a jinja2, that one is taken. The .deb is unpacked, and its program
+called through its link, beside libraries that a machine has all programs load, and while it is replaced.
+Exit code 77 where Python has no venv.
 """
 
+import ast
 import importlib.util
 import json
+import os
+import re
 import resource
+import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -20,6 +27,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 LARGEST_WHEEL = 20_000_000  # bytes, with device code for two generations
 INSTALL_S = 5  # of a core
+PATIENCE_S = 240  # a hang ends
 SHORT = ["--set", "run.steps=3", "--set", "schedule.warmup_steps=1", "--set", "eval.lanes=1", "--set", "run.sample_tokens=0"]
 
 SCRIPT = """\
@@ -41,27 +49,6 @@ except KeyboardInterrupt:
 """
 
 
-def wheel_maker():
-    spec = importlib.util.spec_from_file_location("make_wheel", ROOT / "scripts/make_wheel.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def add_dependencies(folder):
-    """Wheels of this Python's jinja2 and markupsafe, without what is compiled."""
-    for name in ("jinja2", "markupsafe"):
-        package = Path(importlib.util.find_spec(name).origin).parent
-        version = importlib.import_module("importlib.metadata").version(name)
-        wheel = wheel_maker().Wheel(folder / f"{name}-{version}-py3-none-any.whl", name, version)
-        for file in sorted(package.rglob("*.py")):
-            wheel.add(f"{name}/{file.relative_to(package)}", file.read_bytes())
-        needs = "Requires-Dist: markupsafe\n" if name == "jinja2" else ""
-        wheel.add(f"{wheel.info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{needs}".encode())
-        wheel.add(f"{wheel.info}/WHEEL", b"Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
-        wheel.close()
-
-
 def call(words, **settings):
     """Runs to a good end; what it printed."""
     done = subprocess.run([str(word) for word in words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **settings)
@@ -76,10 +63,13 @@ def core_seconds():
 
 def check_packages(build, folder):
     begin = core_seconds()
+    for other in ("actortrain-0.0.1-py3-none-any.whl", "actortrain_0.0.1_amd64.deb", "actortrain-0.0.1-linux-x86_64.tar.gz",
+                  "jinja2-3.0.0-py3-none-any.whl"):
+        (folder / other).touch()  # An earlier build's, of which nothing may be left.
     said = call([ROOT / "scripts/package.sh", build, folder]).splitlines()
     files = {Path(line).name for line in said if line.startswith(str(folder))}
     assert files == {path.name for path in folder.iterdir()}, files
-    (wheel,) = folder.glob("*.whl")
+    (wheel,) = folder.glob("actortrain-*.whl")
     (deb,) = folder.glob("*.deb")
     assert wheel.stat().st_size <= LARGEST_WHEEL, wheel.stat().st_size
     for recipe in ("Dockerfile", "actortrain.def"):
@@ -88,8 +78,15 @@ def check_packages(build, folder):
         names = archive.namelist()
         (bill,) = [name for name in names if name.endswith("sboms/sbom.cdx.json")]
         parts = json.loads(archive.read(bill))["components"]
+        (metadata,) = [name for name in names if name.endswith(".dist-info/METADATA")]
+        lines = archive.read(metadata).decode().split("\n\n")[0].splitlines()
     licensed = {Path(name).name for name in names if ".dist-info/licenses/" in name}
-    carried = {Path(name).name for name in names if name.startswith("actortrain/bundle/lib/") and "ld-linux" not in name}
+    carried = {Path(name).name for name in names if name.startswith("actortrain/bundle/lib/")}
+    named = {line.split(": ")[1] for line in lines if line.startswith("License-File: ")}
+    assert named == licensed and "Metadata-Version: 2.4" in lines, named ^ licensed
+    # What is linked in is named, and then there is an extra for the libraries that go with it.
+    assert ("cuda-runtime" in licensed) == any(part["name"] == "cuda-runtime" for part in parts) \
+        == ("Provides-Extra: gpu" in lines), lines
     listed = {Path(file["name"]).name for part in parts for file in part.get("components", [])}
     assert {part["name"] for part in parts} <= licensed
     assert carried - {"actortrain"} == listed, carried ^ listed
@@ -99,7 +96,6 @@ def check_packages(build, folder):
 
 
 def check_wheel(folder, work):
-    add_dependencies(folder)
     call([sys.executable, "-m", "venv", work / "env"])
     before, began = core_seconds(), time.monotonic()
     call([work / "env/bin/pip", "install", "--quiet", "--disable-pip-version-check", "--no-index", "--find-links", folder,
@@ -127,6 +123,36 @@ def check_wheel(folder, work):
     print(call([work / "env/bin/python", "-c", SCRIPT, "first"], cwd=work, env=bare).strip())
 
 
+def check_example(wheel, work):
+    """The description's Python, word for word, on a quickstart of three steps."""
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
+        text = archive.read(name).decode()
+    (example,) = re.findall(r"((?:^    .*\n)*^    import actortrain.*\n(?:^    .*\n)*)", text, re.MULTILINE)
+    bare = {"PATH": str(work / "env/bin"), "HOME": str(work)}
+    call([work / "env/bin/actortrain", "quickstart", *SHORT], cwd=work, env=bare)
+    shutil.rmtree(work / "quickstart/runs")
+    file = work / "quickstart/quickstart.toml"
+    shorter = re.sub(r"(?m)^(steps|warmup_steps|sample_tokens) = \d+", lambda found: f"{found[1]} = {int(found[1] == 'steps') * 2 + 1}",
+                     file.read_text())
+    file.write_text(shorter)
+    said = call([work / "env/bin/python", "-c", "".join(line[4:] + "\n" for line in example.splitlines())], cwd=work, env=bare)
+    assert "\n3 " in said, said
+
+
+def check_target(folder, work):
+    """Where only PYTHONPATH says that there is a jinja2, it is taken, not that of another Python."""
+    call([work / "env/bin/pip", "install", "--quiet", "--disable-pip-version-check", "--no-index", "--find-links", folder,
+          "--target", work / "target", "actortrain"])
+    with (work / "target/jinja2/filters.py").open("a") as file:
+        file.write("\nFILTERS['whose'] = lambda text: 'of the target'\n")
+    call([sys.executable, "-m", "venv", "--without-pip", work / "bare"])
+    (work / "whose.jinja").write_text("{{ messages[0].content | whose }}")
+    said = call([work / "bare/bin/python", work / "target/bin/actortrain", "render", "--template", "whose.jinja", "--input", "chat.json"],
+                cwd=work, env={"PATH": str(work / "bare/bin"), "HOME": str(work), "PYTHONPATH": str(work / "target")})
+    assert "of the target" in said, said
+
+
 def check_deb(deb, work):
     call(["dpkg-deb", "-x", deb, work / "deb"])
     version = call([work / "deb/usr/bin/actortrain", "--version"])
@@ -139,7 +165,128 @@ def check_deb(deb, work):
     loaded = call([lib / "ld-linux-x86-64.so.2", "--library-path", lib, "--list", lib / "actortrain"])
     paths = [line.split(" => ")[1].split()[0] for line in loaded.splitlines() if " => " in line]
     assert len(paths) > 10 and all(Path(path).resolve().parent == lib for path in paths), loaded  # None of the system's.
+    doc = work / "deb/usr/share/doc/actortrain"
+    assert "licences" in (doc / "copyright").read_text()
+    refused = subprocess.run([work / "deb/usr/bin/actortrain", "log", "runs/a", "--to", "wandb"], stderr=subprocess.PIPE, text=True)
+    assert refused.returncode == 2 and "python3 -m actortrain log runs/a --to wandb" in refused.stderr, refused
     print(f".deb: {version.strip()}")
+    return work / "deb/usr/lib/actortrain"
+
+
+def make_library(path, text, *words):
+    """A shared library of a line of C; false where there is no compiler."""
+    compiler = shutil.which("cc")
+    if compiler is None:
+        print("skipped: package: no C compiler for libraries as a machine may have them")
+        return False
+    subprocess.run([compiler, "-shared", "-fPIC", "-x", "c", "-o", path, "-", "-x", "none", *words], input=text.encode(),
+                   check=True)
+    return True
+
+
+def check_libraries(package, work):
+    """What libcuda, cuBLASLt and NCCL need of a C library is the package's own; what this machine's other programs
+    load and that wants a later C library is not loaded, but handed on."""
+    lib, program = package / "lib", package / "bin/actortrain"
+    family = ("libdl.so.2", "librt.so.1", "libpthread.so.0", "libm.so.6", "libresolv.so.2", "libutil.so.1", "libanl.so.1")
+    here = Path(call([lib / "ld-linux-x86-64.so.2", "--list", "/bin/sh"]).split("libc.so.6 => ")[1].split()[0]).parent
+    if not make_library(work / "device.so", "int device(void) { return 0; }", "-Wl,--no-as-needed",
+                        *(here / name for name in family)):
+        return
+    loaded = call([lib / "ld-linux-x86-64.so.2", "--library-path", lib, "--list", work / "device.so"])
+    paths = {line.split()[0]: line.split(" => ")[1].split()[0] for line in loaded.splitlines() if " => " in line}
+    assert set(family) <= set(paths) and all(Path(path).resolve().parent == lib for path in paths.values()), loaded
+
+    (work / "later").mkdir()
+    (work / "later.map").write_text("GLIBC_2.99 { global: later; };\n")
+    make_library(work / "later/libc.so.6", "int later(void) { return 1; }", "-nostdlib", "-Wl,-soname,libc.so.6",
+                 f"-Wl,--version-script={work / 'later.map'}")
+    make_library(work / "later.so", "int later(void); int early(void) { return later(); }", "-nostdlib",
+                 work / "later/libc.so.6")
+    machine = {"PATH": os.defpath, "LD_PRELOAD": str(work / "later.so"), "LD_AUDIT": str(work / "later.so")}
+    assert call([program, "--version"], env=machine).startswith("actortrain "), "preloaded"
+    kept = subprocess.run([program, "--version"], env={**machine, "ACTORTRAIN_KEEP_PRELOAD": "1"}, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, text=True)
+    assert kept.returncode != 0 and "GLIBC_2.99" in kept.stderr, kept
+    assert b"/etc/ld.so.preload" not in (lib / "ld-linux-x86-64.so.2").read_bytes()
+    # A script that the program starts has what the machine gave it.
+    recipe = work / "recipe"
+    recipe.mkdir()
+    (recipe / "README.md").write_text("# Mine\n")
+    shutil.copy(ROOT / "recipes/pretrain_bytes/run.toml", recipe)
+    (recipe / "data.py").write_text("import os, sys\nsys.exit(f\"{os.environ['LD_PRELOAD']} \"\n"
+                                    "         f\"{[name for name in os.environ if name.startswith('ACTORTRAIN_LD')]}\")\n")
+    done = subprocess.run([program, "recipe", "check", f"{recipe}/", "--record", "--out", work / "checked"],
+                          env={"PATH": os.path.dirname(sys.executable), "LD_PRELOAD": "libm.so.6"}, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, text=True)
+    assert "libm.so.6 []" in done.stderr, done
+    print("libraries: the package's own")
+
+
+def refusal(words):
+    done = subprocess.run([str(word) for word in words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 127 and done.stderr.startswith("error ") and done.stderr.count("\n") == 1, done
+    return done.stderr
+
+
+def check_places(package, work):
+    """A launcher without its package says what to do; a run goes on where an update moves its package away."""
+    (work / "usr/bin").mkdir(parents=True)
+    (work / "usr/bin/linked").symlink_to(package / "bin/actortrain")
+    call([work / "usr/bin/linked", "--version"])
+    shutil.copy(package / "bin/actortrain", work / "usr/bin/actortrain")
+    said = refusal([work / "usr/bin/actortrain", "--version"])
+    assert str(work / "usr/lib/actortrain") in said and "link to it, do not copy it" in said, said
+    shutil.copytree(package, work / "a:b", symlinks=True)
+    assert "':'" in refusal([work / "a:b/bin/actortrain", "--version"])
+    shutil.rmtree(work / "a:b")
+
+    place, moved = work / "place/actortrain", work / "place/~ctortrain"
+    shutil.copytree(package, place, symlinks=True)
+    words = [place / "bin/actortrain", "quickstart", "updated", *SHORT, "--set", "run.steps=1000000",
+             "--set", "schedule.name=constant", "--set", "parallel.ranks=2", "--set", "parallel.strategy=full",
+             "--set", "checkpoint.interval_steps=2"]
+    directory = work / "updated/runs/quickstart"
+
+    def until(event):
+        """Reads events from the first on, as they come, to one of these; the run's end is an end."""
+        follow = ["tail", "-n", "+1", "-s", "0.1", f"--pid={run.pid}", "-F", directory / "events.jsonl"]
+        with subprocess.Popen(follow, text=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as lines:
+            found = any(json.loads(line)["event"] == event for line in lines.stdout)
+            lines.terminate()
+        assert found, f"no {event}: {log.read_text()}"
+
+    log = work / "log"
+    with open(log, "w", encoding="utf-8") as errors:
+        run = subprocess.Popen([str(word) for word in words], cwd=work, stdout=subprocess.DEVNULL, stderr=errors)
+    try:
+        until("checkpoint_published")
+        ranks = json.loads((directory / "status.json").read_text())["ranks"]
+        worker = next(rank["pid"] for rank in ranks if rank.get("pid", run.pid) != run.pid)
+        place.rename(moved)  # As pip does it.
+        shutil.copytree(package, place, symlinks=True)
+        shutil.rmtree(moved)
+        os.kill(worker, signal.SIGKILL)
+        until("respawned")
+        run.send_signal(signal.SIGTERM)
+        assert run.wait(PATIENCE_S) == 75, log.read_text()
+    finally:
+        run.kill()
+        run.wait()
+    print("places: a run goes on in the next package")
+
+
+def check_recipes():
+    """The scripts are for Python 3.6, which enterprise Linux has as python3: what came later is not in them."""
+    later = {"text", "capture_output", "missing_ok", "dirs_exist_ok", "strict"}  # keyword arguments
+    names = {"removeprefix", "removesuffix", "fromisoformat", "prod"}
+    scripts = [*(ROOT / "recipes").glob("*.py"), *(ROOT / "recipes").glob("*/*.py")]
+    assert len(scripts) > 10
+    for script in scripts:
+        for node in ast.walk(ast.parse(script.read_text(encoding="utf-8"), str(script), feature_version=(3, 6))):
+            used = {word.arg for word in node.keywords} & later if isinstance(node, ast.Call) else \
+                {node.attr} & names if isinstance(node, ast.Attribute) else set()
+            assert not used, f"{script}:{node.lineno}: {used}"
 
 
 def main():
@@ -150,9 +297,14 @@ def main():
         folder, work = Path(place).resolve() / "packages", Path(place).resolve() / "work"
         work.mkdir()
         folder.mkdir()
+        check_recipes()
         deb = check_packages(sys.argv[1], folder)
         check_wheel(folder, work)
-        check_deb(deb, work)
+        check_example(next(folder.glob("actortrain-*.whl")), work)
+        check_target(folder, work)
+        package = check_deb(deb, work)
+        check_libraries(package, work)
+        check_places(package, work)
     return 0
 
 

@@ -321,6 +321,18 @@ TEST_CASE("options: recipes are listed, and checked by name", "[actors][cli]") {
   CHECK(refused({"recipe", "check"}).find("name") != std::string::npos);
 }
 
+TEST_CASE("options: log is known, and says where it is", "[actors][cli]") {
+  const auto log =
+      accepted<LogOptions>({"log", "runs/a", "--to", "wandb", "--project", "mine", "--once"});
+  CHECK(log.run_directory == "runs/a");
+  CHECK(log.to == "wandb");
+  CHECK(log.project == "mine");
+  CHECK(log.once);
+  accepted<LogOptions>({"log"});
+  CHECK(refused({"log", "runs/a", "--too", "wandb"}).find("did you mean \"--to\"?") !=
+        std::string::npos);
+}
+
 TEST_CASE("options: config keys, its schema and version", "[actors][cli]") {
   CHECK(parsed({"config", "schema"}).ok());
   CHECK(accepted<KeysOptions>({"config", "keys"}).prefix.empty());
@@ -350,7 +362,7 @@ TEST_CASE("options: unknown commands and options name the nearest", "[actors][cl
   CHECK(refused({}) ==
         "actortrain: wants a command: quickstart, run, recipe, plan, submit, status, board, eval, "
         "generate, checkpoints, replay, verify, export, convert, merge, describe, scale, plot, "
-        "data, tokenize, detokenize, render, config, completion, "
+        "log, data, tokenize, detokenize, render, config, completion, "
         "manual, version; \"actortrain --help\" explains");
   CHECK(refused({"rnu"}) ==
         "actortrain: unknown command \"rnu\"; did you mean \"run\"?; \"actortrain --help\" "

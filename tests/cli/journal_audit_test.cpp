@@ -52,7 +52,8 @@ TEST_CASE("journal audit: a checkpoint fits the journal and itself", "[actors][a
   journal.steps[2].tensor_digests[1] = 5;
   CHECK(is(audit_checkpoint(facts(), journal), "tensor model.b is not the one"));
   journal.steps[2].tensor_digests = {3};
-  CHECK(is(audit_checkpoint(facts(), journal), "it has 3 tensors, the journal digests of 1"));
+  CHECK(is(audit_checkpoint(facts(), journal),
+           "the checkpoint has 3 tensors, the journal digests of 1"));
   journal = journal_of({1});
   CHECK(is(audit_checkpoint(facts(), journal), "step-00000002: the journal ends at step 1"));
   CHECK(is(audit_checkpoint(facts(), {}), "the journal ends at step 0"));
@@ -62,7 +63,8 @@ TEST_CASE("journal audit: a checkpoint fits the journal and itself", "[actors][a
   CHECK(is(audit_checkpoint(other, journal_of({2})), "the digest 0000000000000007"));
   other = facts();
   other.tokens = 1;
-  CHECK(is(audit_checkpoint(other, journal_of({2})), "it has read 1 tokens, the journal says 20"));
+  CHECK(is(audit_checkpoint(other, journal_of({2})),
+           "the checkpoint says 1 tokens read, the journal 20"));
 }
 
 }  // namespace

@@ -200,9 +200,9 @@ TEST_CASE("profile: the first steps are left out, and the longest gap is named",
   CHECK(json["ranks"][0]["steps_left_out"] == 3);
   CHECK(json["ranks"][0]["gap_after"] == "forward block 1");
   CHECK(json["ranks"][0]["gap_before"] == "backward");
-  CHECK(to_text(summary).find("rank 0: without its first 3 steps; 1.0 times in a step no work for "
-                              "20 us, at most for 3.000 ms, after \"forward block 1\" and before "
-                              "\"backward\"") != std::string::npos);
+  CHECK(to_text(summary).find("rank 0: without its first 3 steps; 1.0 gaps over 20 us without "
+                              "work per step, the longest 3.000 ms, after \"forward block 1\" and "
+                              "before \"backward\"") != std::string::npos);
   double kernels = 0.0;
   for (const KernelSummary& kernel : summary.kernels) {
     kernels += kernel.seconds;
@@ -334,10 +334,10 @@ TEST_CASE("profile: a rank that left no file is named", "[actors][profile]") {
 }
 
 TEST_CASE("profile: a board keeps the waits that are over", "[actors][profile]") {
-  WaitBoard board;
-  WaitBoard::Line unrecorded = board.add("early");
+  WaitTable board;
+  WaitTable::Line unrecorded = board.add("early");
   board.record(2);
-  WaitBoard::Line line = board.add("rank");
+  WaitTable::Line line = board.add("rank");
   unrecorded.begin("tokens", 1);
   unrecorded.end();
   line.begin("tokens", 4);

@@ -33,6 +33,30 @@ TEST_CASE("board access: addresses", "[board]") {
   }
 }
 
+TEST_CASE("board access: origins of pages with the board in a frame", "[board]") {
+  for (const auto& [text, origins] :
+       {std::tuple{"", ""},
+        {"http://localhost:* https://*.example.org", "http://localhost:* https://*.example.org"},
+        {" vscode-webview:  https://127.0.0.1:8888 ", "vscode-webview: https://127.0.0.1:8888"}}) {
+    const auto parsed = parse_frame_ancestors(text, "--frame-ancestors");
+    INFO(text);
+    REQUIRE(parsed);
+    CHECK(*parsed == origins);
+  }
+  // Nothing of them may end the header or the policy's part.
+  for (const char* text :
+       {"*", "localhost", "http:localhost", "http://", "http://a:", "http://a:x", "http://a:123456",
+        "http://a/b", "http://a;", "http://a,http://b", "'self'", "http://a\r\nX-Other: 1",
+        "http://a\nb", "http://a\tb", "http://user@a", "http://*", "http://a:1:2", "ht tp://a"}) {
+    const auto parsed = parse_frame_ancestors(text, "--frame-ancestors");
+    INFO(text);
+    REQUIRE_FALSE(parsed);
+    CHECK(parsed.error().exit_code() == 2);
+    CHECK(parsed.error().message.starts_with("--frame-ancestors must be origins"));
+    CHECK(parsed.error().message.find_first_of("\r\n") == std::string::npos);
+  }
+}
+
 TEST_CASE("board access: a token is its owner's alone", "[board]") {
   const test::TempDirectory home;
   const auto file = home / "token";

@@ -158,6 +158,29 @@ TEST_CASE("board server: it only reads, and says no to all else", "[board]") {
   CHECK(HttpClient::get(url, "/").status == 200);
 }
 
+TEST_CASE("board server: no page shows it in a frame but those that are named", "[board]") {
+  const Site site;
+  const auto alone = site.serve();
+  for (const char* const target : {"/", "/runs.json", "/absent"}) {
+    const std::string head = HttpClient::get(alone->url(), target).head;
+    INFO(target);
+    CHECK(head.find("X-Frame-Options: DENY") != std::string::npos);
+    CHECK(head.find("frame-ancestors 'none'") != std::string::npos);
+  }
+  const auto named = site.serve({.frame_ancestors = "http://localhost:*  vscode-webview:"});
+  for (const char* const target : {"/", "/runs.json", "/absent"}) {
+    const std::string head = HttpClient::get(named->url(), target).head;
+    INFO(target);
+    CHECK(head.find("X-Frame-Options") == std::string::npos);
+    CHECK(head.find("; frame-ancestors http://localhost:* vscode-webview:\r\n") !=
+          std::string::npos);
+  }
+  const auto refused =
+      BoardServer::start({.root = site.run, .frame_ancestors = "http://a\r\nX-Other: 1"});
+  REQUIRE_FALSE(refused);
+  CHECK(refused.error().exit_code() == 2);
+}
+
 TEST_CASE("board server: silent connections make room for others", "[board]") {
   const Site site;
   const auto server = site.serve();

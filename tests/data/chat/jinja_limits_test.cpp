@@ -169,6 +169,27 @@ TEST_CASE("chat templates: without a python3 that has jinja2 a line says what to
   CHECK(with({"no-such-python", ends, "python3", "/usr/bin/python3"}) == "hello");
 }
 
+TEST_CASE("chat templates: the Python that is named comes first, and its jinja2 is found",
+          "[data][chat]") {
+  const TempDirectory directory;
+  // A Python that finds no package by itself.
+  const std::string bare = (directory / "bare").string();
+  write_script(bare, "exec python3 -S \"$@\"");
+  const EnvironmentVariable python("ACTORTRAIN_PYTHON", bare);
+  const ChatSettings named;
+  CHECK(named.pythons == std::vector<std::string>{bare, "python3", "/usr/bin/python3"});
+  ChatSettings only;
+  only.pythons = {bare};
+  CHECK(outcome_of("hello", only).find("No module named 'jinja2'") != std::string::npos);
+  std::filesystem::create_directory(directory / "jinja2");
+  write_bytes(directory / "jinja2/__init__.py", "raise ImportError('of the folder')\n");
+  const EnvironmentVariable folders("ACTORTRAIN_PYTHON_PATH", ":" + directory.path().string());
+  CHECK(outcome_of("hello", only).find(bare + ": of the folder") != std::string::npos);
+  // Python's own modules come before those of a folder.
+  write_bytes(directory / "json.py", "raise SystemExit('not this one')\n");
+  CHECK(outcome_of("hello", only).find(bare + ": of the folder") != std::string::npos);
+}
+
 TEST_CASE("chat templates: a process that ends in the middle is a failure", "[data][chat]") {
   const TempDirectory directory;
   const std::string dies =

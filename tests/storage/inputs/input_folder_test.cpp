@@ -63,7 +63,7 @@ TEST_CASE("input folder: what save_to_disk wrote, in the order that it states",
         R"({"_data_files": [{"filename": "x"}], "_indices_data_files": [{"filename": "y"}]})");
   check_refused(home, "indexed", {"flatten_indices()"});
   write(home, "empty/state.json", R"({"_data_files": []})");
-  check_refused(home, "empty", {"names no data file"});
+  check_refused(home, "empty", {"lists no data file"});
   write(home, "broken/state.json", "[");
   check_refused(home, "broken", {"state.json", "JSON"});
 }
