@@ -184,7 +184,7 @@ void log_start(const PreparedRun& run) {
   }
   if (run.start.references_done > 0) {
     log_info(fmt::format("reference_resumed commands={} of {}", run.start.references_done,
-                         run.plan.data->reference_rows().commands));
+                         run.plan.data->facts().reference.commands));
   }
 }
 
@@ -417,8 +417,8 @@ void restore_metrics(const PreparedRun& run, RunReport& report) {
 /// Names of StepResult::metrics before those of blocks.
 std::vector<std::string> metric_names(const RunPlan& plan) {
   auto names = engine::make_objective(plan.engine.objective)->metric_names();
-  for (const std::string& source : plan.data->source_names()) {
-    names.push_back("source_loss/" + source);
+  for (const data::SourceFacts& source : plan.data->facts().sources) {
+    names.push_back("source_loss/" + source.name);
   }
   return names;
 }
@@ -442,13 +442,13 @@ Result<std::unique_ptr<RunReport>> open_empty_report(const PreparedRun& run) {
            [config = run.config(), work = work_of(run.plan)](double flops) {
              keep_rates(config, {.run_flops = flops / rate_count(config), .run_work = work});
            },
-       .bytes_per_token = run.plan.data->bytes_per_token(),
+       .bytes_per_token = run.plan.data->facts().bytes_per_token,
        .data = run.plan.data,
        .samples = run.plan.samples,
        .units = unit_names(options),
        .optimizer = engine::optimizer_of(options),
        .objective_metrics = metric_names(run.plan),
-       .source_names = run.plan.data->source_names(),
+       .source_names = run.plan.data->facts().source_names(),
        .sequence_length = options.seq_len,
        .block_metrics = engine::block_metrics(options.model),
        .tensorboard = run.config().run.tensorboard,
@@ -486,7 +486,7 @@ TextSampling::Options sampling_of(const RunPlan& plan) {
 }  // namespace
 
 RunProgram::Options program_of(const PreparedRun& run) {
-  const data::ReferenceRows reference = run.plan.data->reference_rows();
+  const data::ReferenceRows reference = run.plan.data->facts().reference;
   const std::int64_t interval = run.config().checkpoint.interval_steps;
   const std::int64_t saved = run.start.checkpoint ? run.start.checkpoint->step : 0;
   return {

@@ -153,7 +153,7 @@ Result<ChoiceQuestion> parse_arc(const json& line) {
   }
   const auto found = std::find(labels.begin(), labels.end(), json(key));
   if (found == labels.end()) {
-    return user_error(fmt::format("\"answerKey\" is {}, which is none of the labels {}",
+    return user_error(fmt::format("\"answerKey\" is {}, which is not one of the labels {}",
                                   storage::shown(key),
                                   labels.dump(-1, ' ', false, json::error_handler_t::replace)));
   }

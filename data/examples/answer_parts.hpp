@@ -13,7 +13,7 @@ namespace train::data {
 enum class AnswerPart : std::uint8_t {
   whole,
   thinking,  ///< Up to the mark that ends the thoughts, with it.
-  final,     ///< What comes after that mark; all of an answer without thoughts.
+  final,     ///< Text after that mark; all of an answer without thoughts.
 };
 
 /// Part of that name, "thinking" or "final"; whole for any other.

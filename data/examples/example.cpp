@@ -25,7 +25,7 @@ using TextOrDropped = std::variant<ExampleText, Dropped>;
 constexpr std::array<std::string_view, 5> kKindNames = {"chat", "prompt", "preference", "kto",
                                                         "text"};
 
-const std::array<std::string_view, kDropReasonCount> reason_texts = {
+const std::array<std::string_view, kDropReasonCount> kReasonTexts = {
     storage::line_fault_text(storage::LineFault::too_long),
     storage::line_fault_text(storage::LineFault::cut_off),
     storage::line_fault_text(storage::LineFault::half_surrogate),
@@ -607,7 +607,7 @@ std::string_view example_kinds_help() {
 }
 
 std::string_view drop_reason_text(DropReason reason) {
-  return reason_texts.at(static_cast<std::size_t>(reason));
+  return kReasonTexts.at(static_cast<std::size_t>(reason));
 }
 
 DropReason drop_reason_of(storage::LineFault fault) {

@@ -344,12 +344,7 @@ class Staging {
 Result<RowReport> prepare_rows(const PrepareRowsRequest& request, const PrepareProgress& progress) {
   TRAIN_RETURN_IF_ERROR(check_rows_request(request));
   const auto tokenizer = TRAIN_TRY(Tokenizer::load(request.tokenizer));
-  if (!tokenizer.end_of_text()) {
-    return user_error(
-        fmt::format("{}: no end-of-text token is set, which must end every document; set eos_token "
-                    "in tokenizer_config.json",
-                    request.tokenizer));
-  }
+  TRAIN_RETURN_IF_ERROR(end_of_text_of(tokenizer, request.tokenizer));
   auto key = TRAIN_TRY(prepare_key(request));
   const auto earlier = TRAIN_TRY(earlier_files(request.out));
   if (!request.force && holds_data(request.out, earlier)) {

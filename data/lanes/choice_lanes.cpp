@@ -43,7 +43,11 @@ Result<std::optional<Tokenizer>> find_tokenizer(const configs::RunConfig& config
 
 ChoiceLanes::ChoiceLanes(std::shared_ptr<const LaneSource> rest,
                          std::shared_ptr<const ChoiceSet> choices)
-    : rest_(std::move(rest)), choices_(std::move(choices)) {}
+    : LaneSource(rest ? rest->facts() : LaneFacts()),
+      rest_(std::move(rest)),
+      choices_(std::move(choices)) {
+  facts_.choices = choices_.get();
+}
 
 Status ChoiceLanes::read(const engine::LaneWork& work, const engine::LaneSlot& slot) const {
   if (work.pass.rows != engine::LaneRows::questions) {
@@ -56,12 +60,6 @@ Status ChoiceLanes::read(const engine::LaneWork& work, const engine::LaneSlot& s
 
 std::optional<engine::RowCount> ChoiceLanes::count(std::int64_t step) const {
   return rest_ ? rest_->count(step) : std::optional<engine::RowCount>();
-}
-
-std::uint64_t ChoiceLanes::training_rows() const { return rest_ ? rest_->training_rows() : 0; }
-
-std::optional<double> ChoiceLanes::bytes_per_token() const {
-  return rest_ ? rest_->bytes_per_token() : std::optional<double>();
 }
 
 Result<std::string> ChoiceLanes::fingerprint() const {

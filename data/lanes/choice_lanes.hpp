@@ -26,23 +26,7 @@ class ChoiceLanes final : public LaneSource {
                                                            std::size_t pass) const override {
     return rest_ ? rest_->count_pass(step, pass) : std::nullopt;
   }
-  [[nodiscard]] std::uint64_t training_rows() const override;
-  [[nodiscard]] std::optional<double> bytes_per_token() const override;
-  [[nodiscard]] const ChoiceSet* choices() const override { return choices_.get(); }
   [[nodiscard]] Result<std::string> fingerprint() const override;
-  [[nodiscard]] ReferenceRows reference_rows() const override {
-    return rest_ ? rest_->reference_rows() : ReferenceRows();
-  }
-  [[nodiscard]] std::vector<std::string> source_names() const override {
-    return rest_ ? rest_->source_names() : std::vector<std::string>();
-  }
-  [[nodiscard]] std::uint64_t source_rows_read(std::size_t source,
-                                               std::int64_t steps) const override {
-    return rest_ ? rest_->source_rows_read(source, steps) : 0;
-  }
-  [[nodiscard]] std::uint64_t source_rows(std::size_t source) const override {
-    return rest_ ? rest_->source_rows(source) : 0;
-  }
 
  private:
   std::shared_ptr<const LaneSource> rest_;

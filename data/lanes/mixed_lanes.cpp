@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "configs/fields/source_table.hpp"
+#include "data/lanes/open_lanes.hpp"
 #include "data/rows/row_facts.hpp"
 #include "data/tokens/dataset_facts.hpp"
 #include "data/tokens/kept_tokenizer.hpp"
@@ -27,36 +28,47 @@ MixedLanes::MixedLanes(Options options, std::vector<std::shared_ptr<const Direct
   for (const auto& source : sources_) {
     first_document_.push_back(documents);
     documents += source->documents(false) + source->documents(true);
-    reference_.lane_sequences =
-        std::max(reference_.lane_sequences, source->reference_rows().lane_sequences);
+    facts_.reference.lane_sequences =
+        std::max(facts_.reference.lane_sequences, source->facts().reference.lane_sequences);
   }
+  for (std::size_t source = 0; source < sources_.size(); ++source) {
+    const std::uint64_t rows = order_.rows()[source];
+    facts_.training_rows += rows;
+    facts_.sources.push_back({.name = options_.names[source],
+                              .rows = rows,
+                              .rows_read = [this, source](std::int64_t steps) {
+                                return order_.drawn(source, static_cast<std::uint64_t>(steps));
+                              }});
+  }
+  facts_.bytes_per_token = mean_bytes_per_token();
   if (options_.reference) {
-    reference_.documents = documents;
+    facts_.reference.documents = documents;
     find_references();
   }
 }
 
 void MixedLanes::find_references() {
+  ReferenceRows& reference = facts_.reference;
   const auto of_step = static_cast<std::int64_t>(order_.block_rows());
   const auto commands = [&](std::int64_t count) { return (count + of_step - 1) / of_step; };
-  for (std::size_t source = 0; source < sources_.size(); ++source) {
-    referenced_.push_back(std::min(source_rows(source), source_rows_read(source, options_.steps)));
+  for (const SourceFacts& source : facts_.sources) {
+    referenced_.push_back(std::min(source.rows, source.rows_read(options_.steps)));
   }
   const auto rows = static_cast<std::int64_t>(
       std::accumulate(referenced_.begin(), referenced_.end(), std::uint64_t{0}));
-  reference_.live = options_.live;
-  reference_.of_sources = fmt::format("{}", fmt::join(referenced_, " "));
-  reference_.training_commands = options_.live ? options_.steps : commands(rows);
-  reference_.training_rows = reference_.training_commands * of_step;
+  reference.live = options_.live;
+  reference.of_sources = fmt::format("{}", fmt::join(referenced_, " "));
+  reference.training_commands = options_.live ? options_.steps : commands(rows);
+  reference.training_rows = reference.training_commands * of_step;
   const auto evaluated =
       static_cast<std::uint64_t>(options_.eval_lanes) * options_.order.micro_batch;
   for (std::uint64_t number = 0; number < evaluated; ++number) {
     // Rows after the last of a short source are padding, between those of others.
     if (validation_place(number)) {
-      reference_.validation_rows = static_cast<std::int64_t>(number) + 1;
+      reference.validation_rows = static_cast<std::int64_t>(number) + 1;
     }
   }
-  reference_.commands = reference_.training_commands + commands(reference_.validation_rows);
+  reference.commands = reference.training_commands + commands(reference.validation_rows);
 }
 
 MixedLanes::Place MixedLanes::training_place(std::size_t source, std::uint64_t row) const {
@@ -92,14 +104,14 @@ std::optional<MixedLanes::Place> MixedLanes::place(const engine::LaneWork& work,
     return validation_place(in_step);
   }
   if (work.pass.rows == engine::LaneRows::documents) {
-    const auto first_of_validation = static_cast<std::uint64_t>(reference_.training_commands);
+    const auto first_of_validation = static_cast<std::uint64_t>(facts_.reference.training_commands);
     if (step >= first_of_validation) {
       const std::uint64_t number = (step - first_of_validation) * order_.block_rows() + in_step;
-      return number < static_cast<std::uint64_t>(reference_.validation_rows)
+      return number < static_cast<std::uint64_t>(facts_.reference.validation_rows)
                  ? validation_place(number)
                  : std::nullopt;
     }
-    if (!reference_.live) {
+    if (!facts_.reference.live) {
       return reference_place(step * order_.block_rows() + in_step);
     }
   }
@@ -152,16 +164,12 @@ std::optional<engine::RowCount> MixedLanes::count(std::int64_t step) const {
   return sum;
 }
 
-std::uint64_t MixedLanes::training_rows() const {
-  return std::accumulate(order_.rows().begin(), order_.rows().end(), std::uint64_t{0});
-}
-
-std::optional<double> MixedLanes::bytes_per_token() const {
+std::optional<double> MixedLanes::mean_bytes_per_token() const {
   const std::uint64_t rows =
       static_cast<std::uint64_t>(options_.eval_lanes) * options_.order.micro_batch;
   double sum = 0.0, weights = 0.0;
   for (std::size_t source = 0; source < sources_.size(); ++source) {
-    const auto of_source = sources_[source]->bytes_per_token();
+    const auto of_source = sources_[source]->facts().bytes_per_token;
     if (!of_source) {
       return std::nullopt;
     }
@@ -218,13 +226,13 @@ Result<SourceForm> form_of(const std::string& directory) {
   return form;
 }
 
-/// Refuses a source that does not go with the first.
+/// Rejects a source whose kind, tokenizer or vocabulary differs from the first one's.
 Status check_form(const SourceForm& first, const SourceForm& form, const std::string& key,
                   const std::string& directory, const std::string& of_first) {
   if (form.kind != first.kind) {
     return user_error(
-        fmt::format("{}: {} holds rows of kind \"{}\", but {} of kind \"{}\"; a "
-                    "mixture is of one kind: prepare both alike",
+        fmt::format("{}: {} holds rows of kind \"{}\", but {} rows of kind \"{}\"; all "
+                    "sources of a mixture must be of one kind: prepare them the same way",
                     key, directory, form.kind, of_first, first.kind));
   }
   const bool other_names =
@@ -234,7 +242,7 @@ Status check_form(const SourceForm& first, const SourceForm& form, const std::st
   if (other_names || other_sizes) {
     return user_error(
         fmt::format("{}: {} was prepared with another tokenizer than {}; prepare "
-                    "both with one",
+                    "both with the same one",
                     key, directory, of_first));
   }
   return {};
@@ -250,10 +258,11 @@ std::size_t table_of(const configs::RunConfig& config, const std::string& direct
 Status check_apart(const configs::RunConfig& config, const std::vector<std::string>& directories) {
   for (std::size_t i = 0; i < directories.size(); ++i) {
     for (std::size_t before = 0; before < i; ++before) {
-      std::error_code gone;  // What is not there is told where it is opened.
+      std::error_code gone;  // Opening a missing directory reports it.
       if (std::filesystem::equivalent(directories[before], directories[i], gone)) {
         return user_error(fmt::format(
-            "{}: {} is the directory {} of another source; name it alike, and within a stage once",
+            "{}: {} is the directory {} of another source; write one path for both, at most once "
+            "in a stage",
             configs::source_key(table_of(config, directories[i]), "dir"), directories[i],
             directories[before]));
       }
@@ -305,7 +314,7 @@ Result<std::shared_ptr<const LaneSource>> open_sources(const configs::RunConfig&
     TRAIN_RETURN_IF_ERROR(
         check_form(first.value_or(form), form, key, directory, plan.directories.front()));
     first = first.value_or(form);
-    rows.push_back(lanes->training_rows());
+    rows.push_back(lanes->facts().training_rows);
     sources.push_back(std::move(lanes));
   }
   const auto objective = engine::make_objective(config.objective);

@@ -10,6 +10,7 @@
 #include "base/result.hpp"
 #include "configs/run_config.hpp"
 #include "configs/source_weights.hpp"
+#include "data/lanes/directory_lanes.hpp"
 #include "data/lanes/lane_source.hpp"
 #include "data/lanes/mixture_order.hpp"
 #include "engine/objective/objective.hpp"
@@ -37,18 +38,6 @@ class MixedLanes final : public LaneSource {
   [[nodiscard]] Status read(const engine::LaneWork& work,
                             const engine::LaneSlot& slot) const override;
   [[nodiscard]] std::optional<engine::RowCount> count(std::int64_t step) const override;
-  [[nodiscard]] std::uint64_t training_rows() const override;
-  [[nodiscard]] ReferenceRows reference_rows() const override { return reference_; }
-  /// Mean over the rows of an evaluation; nullopt if a source does not know its own.
-  [[nodiscard]] std::optional<double> bytes_per_token() const override;
-  [[nodiscard]] std::vector<std::string> source_names() const override { return options_.names; }
-  [[nodiscard]] std::uint64_t source_rows_read(std::size_t source,
-                                               std::int64_t steps) const override {
-    return order_.drawn(source, static_cast<std::uint64_t>(steps));
-  }
-  [[nodiscard]] std::uint64_t source_rows(std::size_t source) const override {
-    return order_.rows()[source];
-  }
   [[nodiscard]] Result<std::string> fingerprint() const override;
 
  private:
@@ -63,14 +52,14 @@ class MixedLanes final : public LaneSource {
   /// Row `number` of those whose references are kept: each source's first ones, in its order.
   [[nodiscard]] std::optional<Place> reference_place(std::uint64_t number) const;
   void find_references();
+  /// Mean over the rows of an evaluation; nullopt if a source does not know its own.
+  [[nodiscard]] std::optional<double> mean_bytes_per_token() const;
 
   Options options_;
   MixtureOrder order_;
   std::vector<std::shared_ptr<const DirectoryLanes>> sources_;
-  std::vector<std::uint64_t> referenced_;  // Training rows of each source with references.
-  std::vector<std::int64_t>
-      first_document_;  // Of each source, its training split before the other.
-  ReferenceRows reference_;
+  std::vector<std::uint64_t> referenced_;     // Training rows of each source with references.
+  std::vector<std::int64_t> first_document_;  // By source, its training split before the other.
 };
 
 /// Opens the directories of data.sources. Errors (user): those of open_directory(), each at its

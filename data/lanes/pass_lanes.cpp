@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/check.hpp"
+#include "data/lanes/row_lanes.hpp"
 #include "engine/objective/registry.hpp"
 #include "storage/files/digest.hpp"
 
@@ -28,7 +29,19 @@ PassLanes::PassLanes(std::vector<std::shared_ptr<const LaneSource>> streams,
                      const configs::RunConfig& config, std::int64_t vocab_size)
     : streams_(std::move(streams)),
       objective_(engine::make_objective(config.objective)),
-      vocab_size_(vocab_size) {}
+      vocab_size_(vocab_size) {
+  facts_.bytes_per_token = streams_.front()->facts().bytes_per_token;
+  facts_.reference.of_passes = true;
+  for (const auto& stream : streams_) {
+    if (stream != nullptr) {
+      facts_.training_rows += stream->facts().training_rows;
+      facts_.reference.lane_sequences =
+          std::max(facts_.reference.lane_sequences, stream->facts().reference.lane_sequences);
+    }
+  }
+  facts_.reference.live = objective_->reads_frozen() || objective_->reads_first_weights();
+  facts_.reference.commands = facts_.reference.live ? 1 : 0;
+}
 
 Status PassLanes::read(const engine::LaneWork& work, const engine::LaneSlot& slot) const {
   if (work.pass.rows != engine::LaneRows::training) {
@@ -58,29 +71,6 @@ std::optional<engine::RowCount> PassLanes::count(std::int64_t step) const {
     sum += count_pass(step, pass).value();
   }
   return sum;
-}
-
-std::uint64_t PassLanes::training_rows() const {
-  std::uint64_t rows = 0;
-  for (const auto& stream : streams_) {
-    rows += stream ? stream->training_rows() : 0;
-  }
-  return rows;
-}
-
-ReferenceRows PassLanes::reference_rows() const {
-  ReferenceRows rows{.of_passes = true};
-  for (const auto& stream : streams_) {
-    rows.lane_sequences =
-        std::max(rows.lane_sequences, stream ? stream->reference_rows().lane_sequences : 0);
-  }
-  rows.live = objective_->reads_frozen() || objective_->reads_first_weights();
-  rows.commands = rows.live ? 1 : 0;
-  return rows;
-}
-
-std::optional<double> PassLanes::bytes_per_token() const {
-  return streams_.front()->bytes_per_token();
 }
 
 Result<std::string> PassLanes::fingerprint() const {

@@ -29,9 +29,6 @@ class PassLanes final : public LaneSource {
   [[nodiscard]] std::optional<engine::RowCount> count(std::int64_t step) const override;
   [[nodiscard]] std::optional<engine::RowCount> count_pass(std::int64_t step,
                                                            std::size_t pass) const override;
-  [[nodiscard]] std::uint64_t training_rows() const override;
-  [[nodiscard]] ReferenceRows reference_rows() const override;
-  [[nodiscard]] std::optional<double> bytes_per_token() const override;
   [[nodiscard]] Result<std::string> fingerprint() const override;
 
  private:

@@ -203,26 +203,20 @@ Result<EncodedTokens> split_encoded(const PrepareRequest& request, const Tokeniz
 Result<PrepareReport> prepare_encoded(const PrepareRequest& request, std::uint64_t input_bytes,
                                       const PrepareProgress& callback) {
   const auto tokenizer = TRAIN_TRY(Tokenizer::load(request.tokenizer));
-  const auto end_of_text = tokenizer.end_of_text();
-  if (!end_of_text) {
-    return user_error(
-        fmt::format("{}: no end-of-text token is set, which must end every document; set eos_token "
-                    "in tokenizer_config.json",
-                    request.tokenizer));
-  }
+  const auto end_of_text = TRAIN_TRY(end_of_text_of(tokenizer, request.tokenizer));
   TRAIN_RETURN_IF_ERROR(storage::make_directory(request.out));
   const auto lock = storage::FileLock::acquire(request.out, ".prepare.lock");
   TRAIN_RETURN_IF_ERROR(lock);
   TRAIN_RETURN_IF_ERROR(remove_hidden(request.out));
   ReadProgress progress(callback, input_bytes);
-  EncodedReading reading(request, tokenizer, *end_of_text, progress);
+  EncodedReading reading(request, tokenizer, end_of_text, progress);
   SplitPlan plan;
   auto written = TRAIN_TRY(split_encoded(request, tokenizer, reading, plan));
   TRAIN_RETURN_IF_ERROR(
       publish_tokens(request,
                      {.tokenizer = fs::path(request.tokenizer).filename().string(),
                       .vocab_size = static_cast<std::int64_t>(tokenizer.vocab_size()),
-                      .end_of_text = static_cast<std::int64_t>(*end_of_text)},
+                      .end_of_text = static_cast<std::int64_t>(end_of_text)},
                      written.writers));
   PrepareReport report = token_report(written.census, plan, written.writers);
   report.input_bytes = input_bytes;

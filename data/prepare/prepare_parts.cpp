@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "data/rows/row_format.hpp"
+#include "data/tokenizer/tokenizer.hpp"
 #include "data/tokens/kept_tokenizer.hpp"
 #include "storage/inputs/member_list.hpp"
 
@@ -35,6 +36,17 @@ bool is_row_file(const std::string& name) {
 }
 
 }  // namespace
+
+Result<std::uint32_t> end_of_text_of(const Tokenizer& tokenizer, const std::string& source) {
+  const auto token = tokenizer.end_of_text();
+  if (!token) {
+    return user_error(
+        fmt::format("{}: no end-of-text token is set, which must end every document; set eos_token "
+                    "in tokenizer_config.json",
+                    source));
+  }
+  return *token;
+}
 
 double document_hash(std::uint64_t seed, std::uint64_t document) {
   std::uint64_t value = seed * 0x9ddfea08eb382d69U + document + 0x2545f4914f6cdd1dU;

@@ -13,9 +13,17 @@
 #include "data/tokens/dataset_facts.hpp"
 #include "storage/files/atomic_file.hpp"
 #include "storage/files/digest.hpp"
+#include "storage/inputs/record_cutter.hpp"
 
 // Parts shared by preparing bytes and preparing a tokenizer's tokens.
 namespace train::data {
+
+class Tokenizer;
+
+/// The token that ends every document. `source`: the directory or file of the tokenizer, for the
+/// error (user): it has none.
+[[nodiscard]] Result<std::uint32_t> end_of_text_of(const Tokenizer& tokenizer,
+                                                   const std::string& source);
 
 /// Hash in [0, 1) that depends only on the document's number and the seed.
 [[nodiscard]] double document_hash(std::uint64_t seed, std::uint64_t document);

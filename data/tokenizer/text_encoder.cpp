@@ -138,7 +138,7 @@ Status TextEncoder::encode_part(std::string_view text, const storage::TokenSpan*
 }
 
 void TextEncoder::word(std::string_view text, const storage::TokenSpan* origins) {
-  if (text.size() <= WordCache::word_limit_bytes || !parts_->model.cuts_before_marker()) {
+  if (text.size() <= WordCache::kWordLimitBytes || !parts_->model.cuts_before_marker()) {
     located_word(text, origins);
     return;
   }
@@ -174,7 +174,7 @@ void TextEncoder::located_word(std::string_view text, const storage::TokenSpan* 
 }
 
 void TextEncoder::cached_word(std::string_view text) {
-  if (cache_ == nullptr || text.size() > WordCache::word_limit_bytes) {
+  if (cache_ == nullptr || text.size() > WordCache::kWordLimitBytes) {
     parts_->model.encode(text, *ids_, scratch_);
     return;
   }
@@ -185,7 +185,7 @@ void TextEncoder::cached_word(std::string_view text) {
   const std::size_t before = ids_->size();
   parts_->model.encode(text, *ids_, scratch_);
   const auto added = std::span(*ids_).subspan(before);
-  if (!added.empty() && added.size() <= WordCache::ids_limit) {
+  if (!added.empty() && added.size() <= WordCache::kIdsLimit) {
     cache_->put(text, added);
   }
 }

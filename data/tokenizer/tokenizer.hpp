@@ -41,8 +41,8 @@ struct EncodedText {
 /// Threading: immutable; copies share their data, and threads may share one. For more than a few
 /// texts use a TextEncoder per thread. Invariants: TK-1 the ids equal the reference's. TK-2 they
 /// depend only on text and tokenizer. TK-3 a text of n bytes takes O(n log n) steps, for any text.
-/// TK-4 the text of tokens after others is what the reference's text of all has beyond that of the
-/// others, also token by token.
+/// TK-4 decoding may continue, also token by token: text of the tokens so far + text of the next
+/// ones = the reference's text of all of them.
 class Tokenizer {
  public:
   /// `path`: a tokenizer.json, a SentencePiece model, a tekken.json, a rank file (base64 and number

@@ -96,10 +96,10 @@ Result<TokenEncoding> read_llmc(const TokenFile& file) {
   }
   // For more than 2^32 tokens the header holds the lower half.
   if (data_bytes % width != 0 || (data_bytes / width) % (std::uint64_t{1} << 32U) != said) {
-    return token_error(file,
-                       fmt::format("its header (llm.c's) says {} tokens of {} bytes, but {} bytes "
-                                   "follow it: cut short, or put together; write it anew",
-                                   said, width, data_bytes));
+    return token_error(
+        file, fmt::format("its header (llm.c's) says {} tokens of {} bytes, but {} bytes "
+                          "follow it: the file is truncated, or files were joined; write it again",
+                          said, width, data_bytes));
   }
   return TokenEncoding{kLlmcHeaderBytes, data_bytes / width, kind.token_bytes};
 }
@@ -129,7 +129,7 @@ Result<TokenEncoding> read_numpy(const TokenFile& file) {
   const std::uint64_t length =
       file.bytes.size() < begin ? 0 : number_at(file.bytes, 8, length_bytes);
   if (length == 0 || length > file.bytes.size() - begin) {
-    return token_error(file, "its header (NumPy's) is cut off; write it anew");
+    return token_error(file, "its header (NumPy's) is truncated; write it again");
   }
   const std::string_view header = text_of(file.bytes.subspan(begin, length));
   const std::string_view type = numpy_value(header, "'descr'", "'");
@@ -179,8 +179,8 @@ Result<TokenEncoding> read_megatron(const TokenFile& file, const fs::path& index
   if (bytes.size() < kMegatronHeaderBytes || !text_of(bytes).starts_with(kMegatronMagic) ||
       number_at(bytes, 9, 8) != 1) {
     return wrong(
-        "is not a Megatron index of version 1, but lies beside token ids; remove it if it does not "
-        "belong to them, or write both again");
+        "is not a Megatron index of version 1, but has the name of one next to a token file; "
+        "remove it if it does not belong to that file, or write both again");
   }
   const auto code = std::to_integer<std::size_t>(bytes[17]);
   const std::int64_t width = code < kMegatronWidths.size() ? kMegatronWidths[code] : 0;
@@ -199,8 +199,8 @@ Result<TokenEncoding> read_megatron(const TokenFile& file, const fs::path& index
     const std::uint64_t at = kMegatronHeaderBytes + 4 * sequences + 8 * i;
     if (number_at(bytes, at, 8) != next) {
       return wrong(
-          fmt::format("sequence {} does not begin where the one before ends: the tokens are "
-                      "in another order than the file's; write them anew",
+          fmt::format("sequence {} does not begin where the previous one ends: sequences must "
+                      "be in the order of the file; write both files again",
                       i));
     }
     next += number_at(bytes, kMegatronHeaderBytes + 4 * i, 4) * static_cast<std::uint64_t>(width);
@@ -369,10 +369,11 @@ Status check_plain(const TokenFile& file, std::int64_t width) {
   if (width == 2 && is_swapped(file, words)) {
     const int bytes = swapped_bytes(words);
     return token_error(
-        file, fmt::format("holds ids whose bytes are in the other order (big-endian): so they lie "
-                          "within the vocabulary, and as they are they do not; write them with "
-                          "`np.fromfile(FILE, '>u{}').astype('<u2').tofile(OUT)`",
-                          bytes));
+        file,
+        fmt::format("holds big-endian ids: with swapped bytes they are within the vocabulary, "
+                    "as stored they are not; write them as little-endian with "
+                    "`np.fromfile(FILE, '>u{}').astype('<u2').tofile(OUT)`",
+                    bytes));
   }
   return {};
 }

@@ -45,8 +45,8 @@ void warn_of_edits(const RunDirectory& directory) {
   const auto text = storage::read_file(directory.config_file(), std::uint64_t{1} << 20U);
   if (!text || *text != directory.recorded->text) {
     log_warning(fmt::format(
-        "config_edited {}: is not what the run recorded; the record counts, and the file is "
-        "written anew: change the run file, with --accept-config for a key that stays",
+        "config_edited {}: differs from the run's record; the record is used, and the file is "
+        "overwritten: edit the run file instead",
         directory.config_file().string()));
   }
 }

@@ -15,8 +15,8 @@ namespace train::run {
 /// Event of a run, for observers.
 struct RunEvent {
   std::string kind;                        ///< "rank_lost", "checkpoint_published", ...
-  std::optional<std::int64_t> index = {};  ///< Of a sampled text: that of its prompt.
-  std::optional<std::string> prompt = {};  ///< Of a sampled text; then there is a text, too.
+  std::optional<std::int64_t> index = {};  ///< Index of a sampled text's prompt.
+  std::optional<std::string> prompt = {};  ///< Prompt of a sampled text, `text`.
   std::string text = {};
   std::optional<std::int64_t> step = {};
   std::optional<double> seconds = {};  ///< Duration.

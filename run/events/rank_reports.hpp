@@ -75,7 +75,7 @@ struct TokensSampled {
 /// Texts that the run has sampled after a step: tokens that follow each prompt.
 struct TextsSampled {
   std::int64_t step = 0;
-  std::int64_t elapsed_ns = 0;        ///< Of all tokens.
+  std::int64_t elapsed_ns = 0;        ///< Time of all tokens.
   std::vector<std::int64_t> lengths;  ///< New tokens of each text.
   std::vector<std::int32_t> tokens;   ///< One text after the other.
 };

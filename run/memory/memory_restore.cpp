@@ -117,7 +117,7 @@ class MemoryRestore {
     options.parallel.nodes = nodes_before();
     const auto plan = engine::plan_of(options);
     if (!plan) {
-      return failure(source_ + " is of another plan");
+      return failure(source_ + " was made with another plan");
     }
     plan_digest_ = plan->digest();
     for (std::size_t node = 0; node < before_.size(); ++node) {

@@ -22,11 +22,11 @@ struct RunNeeds {
   bool has_device = false;    ///< That is a device; else it is the host.
 
   std::uint64_t device_ranks = 1;             ///< Ranks that share a device.
-  std::uint64_t offloaded_bytes = 0;          ///< Of a device's engine, left to the host.
-  std::uint64_t transfer_copies_bytes = 0;    ///< On the way between a device and other ranks.
-  std::uint64_t checkpoint_copies_bytes = 0;  ///< Of the shard: one written, one waiting.
-  std::uint64_t snapshot_copy_bytes = 0;      ///< Between a device and the node's snapshots.
-  std::uint64_t digest_copy_bytes = 0;        ///< Of the shard's largest tensor, for its digest.
+  std::uint64_t offloaded_bytes = 0;          ///< Host memory of a device's engine.
+  std::uint64_t transfer_copies_bytes = 0;    ///< Copies on the way between devices and ranks.
+  std::uint64_t checkpoint_copies_bytes = 0;  ///< Two copies of the shard: written, waiting.
+  std::uint64_t snapshot_copy_bytes = 0;      ///< Copy between a device and the snapshots.
+  std::uint64_t digest_copy_bytes = 0;        ///< Copy of the shard's largest tensor.
   std::uint64_t programs = 1;                 ///< Processes on the fullest node.
   std::uint64_t node_ranks = 1;               ///< Ranks on the fullest node.
   std::uint64_t node_snapshots_bytes = 0;     ///< Snapshots that the node keeps in memory.
@@ -34,7 +34,7 @@ struct RunNeeds {
   std::uint64_t checkpoint_bytes = 0;  ///< One checkpoint, of all ranks.
   std::uint64_t checkpoints = 0;       ///< most_checkpoints().
 
-  /// Bytes of each device; 0: there is none.
+  /// Bytes of each device; 0 without a device.
   [[nodiscard]] std::uint64_t device_bytes() const {
     return has_device ? device_ranks * engine.total_bytes() : 0;
   }

@@ -231,9 +231,9 @@ Result<ModelConfigText> find_model_config(const std::string& name_or_path) {
   if (fs::is_directory(path, ignored)) {
     const bool config = fs::exists(path / kModelConfig, ignored);
     if (fs::exists(path / "config.toml", ignored) && !config) {
-      return user_error(
-          fmt::format("{0}: a run, not a model; `actortrain export {0} --out DIR` makes one of it",
-                      name_or_path));
+      return user_error(fmt::format(
+          "{0}: a run, not a model; `actortrain export {0} --out DIR` exports its model",
+          name_or_path));
     }
     if (fs::exists(path / "adapter_config.json", ignored) && !config) {
       return user_error(storage::adapter_alone(path));
@@ -286,7 +286,7 @@ Result<std::string> with_rope(const ModelConfigText& config, const configs::Rope
                             return value.is_object();
                           });
     if (by_layer || kind != "default") {
-      return refused(by_layer ? "has ropes that go by layers"
+      return refused(by_layer ? "has different ropes in different layers"
                               : fmt::format("has a rope of type {} already", kind.dump()));
     }
     scaling.update(*found);

@@ -10,7 +10,7 @@
 namespace train::run {
 
 Result<checkpoint::ReferenceKey> reference_key(const RunPlan& plan, bool with_model) {
-  const data::ReferenceRows rows = plan.data->reference_rows();
+  const data::ReferenceRows rows = plan.data->facts().reference;
   auto model = TRAIN_TRY(with_model ? weights_fingerprint(plan.config, run_root(plan.config))
                                     : Result<std::string>(std::string()));
   const bool mixed = !rows.live && !rows.of_sources.empty();
@@ -25,7 +25,7 @@ Result<checkpoint::ReferenceKey> reference_key(const RunPlan& plan, bool with_mo
 }
 
 Result<std::int64_t> references_done(const RunPlan& plan) {
-  const data::ReferenceRows rows = plan.data->reference_rows();
+  const data::ReferenceRows rows = plan.data->facts().reference;
   if (rows.commands == 0 || rows.live) {
     return 0;
   }

@@ -11,6 +11,7 @@
 #include "base/process/descriptor_limit.hpp"
 #include "checkpoint/memory/memory_snapshots.hpp"
 #include "data/lanes/choice_lanes.hpp"
+#include "data/lanes/open_lanes.hpp"
 #include "data/tokens/dataset_facts.hpp"
 #include "engine/model/model_shape.hpp"
 #include "engine/objective/registry.hpp"
@@ -148,14 +149,14 @@ Result<RunPlan> plan_run(const configs::RunConfig& config) {
   }
   auto data = TRAIN_TRY(data::open_lanes(config, plan.engine.model.vocab_size));
   if (plan.data != nullptr) {
-    const std::shared_ptr<const data::ChoiceSet> choices(plan.data, plan.data->choices());
+    const std::shared_ptr<const data::ChoiceSet> choices(plan.data, plan.data->facts().choices);
     data = std::make_shared<const data::ChoiceLanes>(data, choices);
   }
   plan.data_fingerprint = TRAIN_TRY(data->fingerprint());
   plan.engine.step_weight = data::LaneSource::step_weight(data);
-  plan.engine.sources = std::ssize(data->source_names());
-  plan.engine.lane_sequences = data->reference_rows().lane_sequences;
-  plan.engine.reference_documents = data->reference_rows().documents;
+  plan.engine.sources = std::ssize(data->facts().sources);
+  plan.engine.lane_sequences = data->facts().reference.lane_sequences;
+  plan.engine.reference_documents = data->facts().reference.documents;
   plan.data = std::move(data);
   return plan;
 }
@@ -249,7 +250,7 @@ double epochs_of(const RunPlan& plan) {
   const configs::RunConfig& config = plan.config;
   const auto tokens =
       static_cast<double>(tokens_per_step(config)) * static_cast<double>(config.run.steps);
-  return tokens / (static_cast<double>(plan.data->training_rows()) *
+  return tokens / (static_cast<double>(plan.data->facts().training_rows) *
                    static_cast<double>(config.data.sequence_length));
 }
 

@@ -45,16 +45,17 @@ struct RunPlan {
 /// fingerprint needs). Errors: user_error naming file or key.
 [[nodiscard]] Result<RunPlan> plan_run(const configs::RunConfig& config);
 
-/// Tokenizes the prompts of a run that samples texts while it trains: for the head, which decides
-/// how a text goes on. No-op for other runs. Blocks. Errors (user): those of SampleSet::open.
+/// Tokenizes the prompts of a run that samples texts while it trains; only the head, which appends
+/// sampled tokens to the texts, needs them. No-op for other runs. Blocks. Errors (user): those of
+/// SampleSet::open.
 [[nodiscard]] Status open_samples(RunPlan& plan);
 
 /// Plans a run that only answers eval.choices: opens only the data's tokenizer. Errors: those of
 /// plan_run(). REQUIRES: there are choices and an evaluation.
 [[nodiscard]] Result<RunPlan> plan_choices(const configs::RunConfig& config);
 
-/// Plans a run without its data, for a vocabulary of `vocab` tokens: what depends on the documents
-/// of the data, some bytes each, is left out. Errors: those of plan_run(), none of the data.
+/// Plans a run without its data, for a vocabulary of `vocab` tokens. The plan leaves out memory per
+/// document of the data, some bytes each. Errors: those of plan_run(), none of the data.
 [[nodiscard]] Result<RunPlan> plan_without_data(configs::RunConfig config, std::int64_t vocab);
 
 /// Plans the same run on other numbers of nodes and ranks. Errors: those of plan_run(); the

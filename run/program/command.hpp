@@ -12,9 +12,9 @@ namespace train::run {
 struct Command {
   std::uint64_t sequence = 0;
   engine::CommandKind kind = engine::CommandKind::stop;
-  std::int32_t pass = -1;      ///< Of a pass its PassPlan::index; else -1.
-  std::int64_t step = 0;       ///< Of a search the index of the step to run again.
-  std::int64_t replaces = -1;  ///< Of a snapshot: that waits and is given up for it, if it is good.
+  std::int32_t pass = -1;      ///< PassPlan::index of a pass; -1: the command is no pass.
+  std::int64_t step = 0;       ///< Index of the step that a search for non-finite values repeats.
+  std::int64_t replaces = -1;  ///< Waiting snapshot that this one, if it is finite, replaces.
   bool write_now = false;      ///< A snapshot is written at once; else when WriteSnapshot says so.
   // Texts to continue (engine::TextTokens).
   std::vector<std::int64_t> text_lengths = {};

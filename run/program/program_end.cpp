@@ -25,9 +25,9 @@ ProgramEnd end_of(const RunProgram& program, const ProgramReports& reports) {
                 *reports.signal, step, step > 0 ? "saved" : "nothing to save")};
   }
   if (program.job_over()) {
-    return {
-        kExitStopped,
-        fmt::format("this start's part is done at step {}, saved; run it again to go on", step)};
+    return {kExitStopped,
+            fmt::format("reached this start's last step, {}, and saved; run it again to continue",
+                        step)};
   }
   if (program.phase_over()) {
     return {kExitStopped, fmt::format("the phase is over at step {}, saved", step), true};
@@ -44,14 +44,14 @@ ProgramEnd end_of_drain(const ProgramReports& reports, std::int64_t step, const 
                         std::int64_t drain_s) {
   std::string where = "is lost";
   if (reports.local == step) {
-    where = fmt::format("is whole in {}, not published", place);
+    where = fmt::format("is complete in {}, not published", place);
   } else if (reports.local) {
-    where = fmt::format("is lost; that of step {} is whole in {}, not published", *reports.local,
-                        place);
+    where = fmt::format("is lost; the one of step {} is complete in {}, not published",
+                        *reports.local, place);
   }
-  const std::string stands = reports.published
-                                 ? fmt::format("that of step {} stands", *reports.published)
-                                 : std::string("no checkpoint of this start was published");
+  const std::string stands =
+      reports.published ? fmt::format("the newest published one is of step {}", *reports.published)
+                        : std::string("no checkpoint of this start was published");
   return {kExitFailure, fmt::format("the checkpoint of step {} {}: publishing took longer than "
                                     "checkpoint.drain_s = {}; {}",
                                     step, where, drain_s, stands)};

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/check.hpp"
-#include "data/lanes/lane_source.hpp"
+#include "data/lanes/lane_facts.hpp"
 #include "engine/optimizer/exact_sum.hpp"
 
 namespace train::run {

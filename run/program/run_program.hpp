@@ -125,7 +125,7 @@ class RunProgram {
   bool sampled_ = false;            ///< At step_: the texts.
   bool saved_ = false;              ///< At step_.
   bool awaits_evaluation_ = false;  ///< That of step_ decides whether further steps follow.
-  bool awaits_tokens_ = false;      ///< The texts go on from those of the last command.
+  bool awaits_tokens_ = false;      ///< Sampled tokens of the last command are missing.
   TextSampling sampling_;
   bool sampling_begun_ = false;  ///< At step_.
   std::int64_t sampling_ns_ = 0;
@@ -211,7 +211,7 @@ class RankAgreement {
   std::map<std::int64_t, Heard<StepFinished>> steps_;
   /// Keyed by step and by whether it is of choices: a rank may be one evaluation behind.
   std::map<std::pair<std::int64_t, bool>, Heard<EvaluationFinished>> evaluations_;
-  Heard<TokensSampled> tokens_ = {};  // Of one command at a time.
+  Heard<TokensSampled> tokens_ = {};  // Answers to one command at a time.
 };
 
 }  // namespace train::run

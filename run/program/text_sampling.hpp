@@ -23,15 +23,15 @@ class TextSampling {
   TextSampling() = default;
   explicit TextSampling(Options options);
 
-  /// Begins the texts anew, at their prompts.
+  /// Resets the texts to their prompts.
   void begin();
-  /// What the next token of each text follows from; of a text that is over its first token alone,
-  /// so that its lane costs little.
+  /// Tokens that the next one of each text is computed from; for a finished text its first token
+  /// alone, so that its lane costs little.
   [[nodiscard]] engine::TextTokens texts() const;
-  /// Appends the next token of each text; those of texts that are over are dropped. REQUIRES: one
-  /// of each.
+  /// Appends the next token of each text; tokens of finished texts are dropped. REQUIRES: one per
+  /// text.
   void add(const Tokens& tokens);
-  /// No text goes on.
+  /// All texts are finished.
   [[nodiscard]] bool over() const;
   /// New tokens of each text, without the one that ended it.
   [[nodiscard]] const std::vector<Tokens>& sampled() const { return sampled_; }

@@ -34,7 +34,7 @@ class Verdict {
   HeadStep ready(bool signalled);
   /// A stop signal. `in_memory`: the ranks resume from memory, ahead of any checkpoint.
   HeadStep signal(int signal, bool in_memory = false);
-  /// Returned nodes are to take part now. `steps_left`: the program goes on otherwise.
+  /// Returned nodes are to take part now. `steps_left`: the program has further steps.
   HeadStep nodes_wait(bool steps_left);
   HeadStep program_over(const ProgramEnd& end);
   /// A part of the head itself has failed.

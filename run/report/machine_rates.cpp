@@ -74,7 +74,7 @@ double number_of(const nlohmann::json& entry, const char* name) {
   return value.is_number() ? std::max(0.0, value.get<double>()) : 0.0;
 }
 
-// Newest rates of different works, the newest first; what is none is left out.
+// Newest rate of each kind of work, the newest first; invalid entries are skipped.
 std::vector<MachineRates> runs_of(const nlohmann::json& entry) {
   std::vector<MachineRates> runs;
   for (const auto& run : entry.value("runs", nlohmann::json())) {

@@ -10,24 +10,24 @@
 // ($XDG_CACHE_HOME/actortrain or ~/.cache/actortrain), by host, device, precision and threads.
 namespace train::run {
 
-/// FLOP/s of what a rate is kept for: one device, or the CPU's threads that the run uses on a node.
+/// FLOP/s of one device, or of the CPU threads that the run uses on a node.
 struct MachineRates {
-  double peak_flops = 0.0;    ///< Best matrix product ever measured; 0: none was.
-  double run_flops = 0.0;     ///< The newest run's of the same work, or else of any; 0: none was.
-  std::string run_work = {};  ///< That run's work_of(); empty: not known.
+  double peak_flops = 0.0;    ///< Fastest matrix product ever measured; 0: unknown.
+  double run_flops = 0.0;     ///< Newest run of the same work, or else of any; 0: unknown.
+  std::string run_work = {};  ///< work_of() that run; empty: unknown.
 };
 
 /// Facts that decide the FLOP/s of a run on a machine, as text: the model's shape, the shape of a
 /// lane, the objective and which weights are trained. Never empty.
 [[nodiscard]] std::string work_of(const RunPlan& plan);
 
-/// Rates kept for runs with these keys; `work`: work_of() of the run that they are for. Blocks. An
-/// unreadable file has none.
+/// Stored rates for runs with these keys, preferably of `work` (work_of()). Blocks. An unreadable
+/// file counts as empty.
 [[nodiscard]] MachineRates kept_rates(const configs::RunConfig& config, std::string_view work);
 
-/// Keeps the higher peak, and unless it is 0 run_flops as the newest of run_work, for the 32 newest
-/// different works; returns what is kept for run_work then. Blocks. A file that cannot be written
-/// is left as it is.
+/// Stores the higher peak, and run_flops, unless it is 0, as the newest rate of run_work; rates of
+/// the 32 newest kinds of work are kept. Returns the stored rates for run_work. Blocks. A file that
+/// cannot be written stays unchanged.
 MachineRates keep_rates(const configs::RunConfig& config, const MachineRates& measured);
 
 /// Devices of the run, or nodes where the CPU computes: how often the rates are there.

@@ -154,10 +154,10 @@ void RunReport::objective_scalars(std::int64_t step, const std::string& prefix,
 void RunReport::sources(std::int64_t step, Json& line) {
   for (std::size_t source = 0; source < options_.source_names.size(); ++source) {
     const std::string& name = options_.source_names[source];
-    const std::uint64_t rows = options_.data->source_rows_read(source, step);
+    const data::SourceFacts& facts = options_.data->facts().sources[source];
+    const std::uint64_t rows = facts.rows_read(step);
     const auto tokens = rows * static_cast<std::uint64_t>(options_.sequence_length);
-    const double epochs =
-        static_cast<double>(rows) / static_cast<double>(options_.data->source_rows(source));
+    const double epochs = static_cast<double>(rows) / static_cast<double>(facts.rows);
     line[fmt::format("source_tokens/{}", name)] = tokens;
     line[fmt::format("source_epochs/{}", name)] = std::round(1e4 * epochs) / 1e4;
     scalars(step,
@@ -308,7 +308,7 @@ void RunReport::evaluation(const EvaluationFinished& event) {
 }
 
 void RunReport::choices(const EvaluationFinished& event) {
-  const ChoiceReport report = report_choices(*options_.data->choices(), event);
+  const ChoiceReport report = report_choices(*options_.data->facts().choices, event);
   Json line;
   line["event"] = "choices";
   line["step"] = event.step;
@@ -381,8 +381,8 @@ void RunReport::checkpoint_failed(const CheckpointFailed& event) {
   }
   note({.kind = "checkpoint_failed", .text = event.text, .step = event.step});
   log_error(
-      fmt::format("checkpoint_failed step={} {}; training goes on, the checkpoints before it "
-                  "stand",
+      fmt::format("checkpoint_failed step={} {}; training continues, and earlier checkpoints "
+                  "remain",
                   event.step, event.text));
 }
 

@@ -54,12 +54,12 @@ struct ReportOptions {
   std::function<void(double flops)> keep_rate = {};
   std::optional<double> bytes_per_token = {};         ///< For bits per byte.
   std::shared_ptr<const data::LaneSource> data = {};  ///< Has the questions of evaluations, if any.
-  std::shared_ptr<const SampleSet> samples = {};  ///< Of sampled texts; null: they have no words.
-  std::vector<std::string> units = {};            ///< Names for the norms of the units' gradients.
+  std::shared_ptr<const SampleSet> samples = {};      ///< Words of sampled texts; null: none.
+  std::vector<std::string> units = {};  ///< Names for the norms of the units' gradients.
   std::shared_ptr<const engine::Optimizer> optimizer = {};  ///< Interprets the optimizer's sums.
   /// Names of RowWeighting::metrics(), and of the losses of sources.
   std::vector<std::string> objective_metrics = {};
-  std::vector<std::string> source_names = {};   ///< LaneSource::source_names() of `data`.
+  std::vector<std::string> source_names = {};   ///< LaneFacts::source_names() of `data`.
   std::int64_t sequence_length = 0;             ///< Tokens of a row, for sources.
   std::vector<std::string> block_metrics = {};  ///< engine::block_metrics().
   bool tensorboard = true;

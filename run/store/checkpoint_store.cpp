@@ -317,7 +317,7 @@ void CheckpointStore::compare_kernels(const checkpoint::FoundCheckpoint& start) 
   if (fields.kernel_set != options_.fields.kernel_set) {
     log_warning(
         fmt::format("kernel_set_changed saved with {}, running on {}: results agree to "
-                    "rounding, not to the bit",
+                    "rounding, not bitwise",
                     fields.kernel_set, options_.fields.kernel_set));
   }
 }

@@ -47,7 +47,7 @@ Status RunIndex::change(const Change& work) {
 
 void RunIndex::close(const Error& why) {
   if (!std::exchange(behind_, true)) {
-    log_warning(fmt::format("index_behind {}; the run goes on, what is to be noted waits in memory",
+    log_warning(fmt::format("index_behind {}; the run continues, index updates wait in memory",
                             why.message));
   }
   if (index_) {

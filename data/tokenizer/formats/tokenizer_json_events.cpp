@@ -205,7 +205,7 @@ class TokenizerEvents : public nlohmann::json_sax<nlohmann::json> {
 
   bool open(nlohmann::json value) {
     if (open_.size() == kDocumentDepthLimit) {
-      return stop("more brackets open at once than the format has");
+      return stop("brackets are nested deeper than in any tokenizer.json");
     }
     model_open_ = open_.size() == 1 ? key_ == "model" : model_open_;
     nlohmann::json* place = put(std::move(value));

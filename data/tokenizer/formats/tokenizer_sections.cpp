@@ -352,8 +352,7 @@ Result<UnigramOptions> read_unigram_options(const json& section, std::size_t pie
   const auto unknown = json_count(section, "unk_id");
   if (!unknown || *unknown >= pieces_count) {
     return user_error(fmt::format(
-        "model: a Unigram model needs unk_id, one of its {} pieces, for what it has none for",
-        pieces_count));
+        "model: a Unigram model needs unk_id, the piece for unknown text, below {}", pieces_count));
   }
   return UnigramOptions{.sums = UnigramOptions::Sums::doubles,
                         .byte_fallback = json_flag(section, "byte_fallback", false),

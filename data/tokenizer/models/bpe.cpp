@@ -28,20 +28,20 @@ Bpe::Bpe(Vocabulary vocabulary, BpeOptions options)
 
 void Bpe::find_symbols() {
   if (options_.unk_token) {
-    unk_id_ = vocabulary_.find(*options_.unk_token).value_or(no_id);
+    unk_id_ = vocabulary_.find(*options_.unk_token).value_or(kNoId);
   }
   for (unsigned byte = 0; byte < 256; ++byte) {
     const char letter = static_cast<char>(static_cast<unsigned char>(byte));
-    byte_ids_[byte] = vocabulary_.find(to_byte_level({&letter, 1})).value_or(no_id);
-    fallback_ids_[byte] = vocabulary_.find(fmt::format("<0x{:02X}>", byte)).value_or(no_id);
+    byte_ids_[byte] = vocabulary_.find(to_byte_level({&letter, 1})).value_or(kNoId);
+    fallback_ids_[byte] = vocabulary_.find(fmt::format("<0x{:02X}>", byte)).value_or(kNoId);
   }
   if (!options_.byte_level) {
-    character_ids_.assign(0x10000, no_id);
+    character_ids_.assign(0x10000, kNoId);
     std::string character;
     for (char32_t point = 0; point < 0x10000; ++point) {
       character.clear();
       storage::append_utf8(character, point);
-      character_ids_[point] = vocabulary_.find(character).value_or(no_id);
+      character_ids_[point] = vocabulary_.find(character).value_or(kNoId);
     }
   }
 }
@@ -70,8 +70,8 @@ Result<Bpe> Bpe::from_merges(Vocabulary vocabulary, std::span<const MergeTexts> 
                              BpeOptions options) {
   Bpe bpe(std::move(vocabulary), std::move(options));
   const bool all_bytes =
-      bpe.options_.byte_level && std::count(bpe.byte_ids_.begin(), bpe.byte_ids_.end(), no_id) == 0;
-  if (bpe.options_.unk_token && bpe.unk_id_ == no_id && !all_bytes) {
+      bpe.options_.byte_level && std::count(bpe.byte_ids_.begin(), bpe.byte_ids_.end(), kNoId) == 0;
+  if (bpe.options_.unk_token && bpe.unk_id_ == kNoId && !all_bytes) {
     return user_error(fmt::format("the unknown token {} is not in the vocabulary",
                                   storage::shown(*bpe.options_.unk_token)));
   }
@@ -104,12 +104,12 @@ void Bpe::merge_by_rank(std::span<const std::uint32_t> ranks) {
   std::vector<Split> splits;
   const auto takes_part = [&](std::uint32_t id) {
     const std::string_view text = vocabulary_.text(id);
-    return ranks[id] != PairTable::no_rank ||
+    return ranks[id] != PairTable::kNoRank ||
            storage::code_point_at(text.data()).length == text.size();
   };
   for (std::uint32_t id = 0; id < vocabulary_.id_limit(); ++id) {
     const std::string_view text = vocabulary_.text(id);
-    for (std::size_t cut = 1; cut < text.size() && ranks[id] != PairTable::no_rank; ++cut) {
+    for (std::size_t cut = 1; cut < text.size() && ranks[id] != PairTable::kNoRank; ++cut) {
       if (storage::continues(text[cut])) {
         continue;
       }
@@ -142,7 +142,7 @@ Result<Bpe> Bpe::from_ranks(Vocabulary vocabulary, std::span<const std::uint32_t
   Bpe bpe(std::move(vocabulary), std::move(options));
   bool inside = false;
   for (std::uint32_t id = 0; id < bpe.vocabulary_.id_limit(); ++id) {
-    if (ranks[id] == PairTable::no_rank) {
+    if (ranks[id] == PairTable::kNoRank) {
       continue;
     }
     const std::string_view text = bpe.vocabulary_.text(id);
@@ -150,7 +150,7 @@ Result<Bpe> Bpe::from_ranks(Vocabulary vocabulary, std::span<const std::uint32_t
     for (std::size_t at = 0; at < text.size();) {
       const std::size_t length = storage::code_point_at(text.data() + at).length;
       const std::string_view character = text.substr(at, length);
-      if (bpe.character_id(character) == no_id) {
+      if (bpe.character_id(character) == kNoId) {
         return user_error(fmt::format("token {} has the character {}, which is not a token itself",
                                       storage::shown(text), storage::shown(character)));
       }
@@ -168,7 +168,7 @@ std::uint32_t Bpe::character_id(std::string_view character) const {
   if (character.size() < 4) {
     return character_ids_[storage::code_point_at(character.data()).value];
   }
-  return vocabulary_.find(character).value_or(no_id);
+  return vocabulary_.find(character).value_or(kNoId);
 }
 
 /// An unknown character is held back until a known one follows, also across byte tokens, as in the
@@ -195,7 +195,7 @@ void Bpe::split_characters(std::string_view word, const Add& add) const {
     const std::uint32_t id = options_.byte_level
                                  ? byte_ids_[static_cast<unsigned char>(character[0])]
                                  : character_id(character);
-    if (id != no_id) {
+    if (id != kNoId) {
       flush();
       add(id, place_of(begin, at));
       continue;
@@ -207,13 +207,13 @@ void Bpe::split_characters(std::string_view word, const Add& add) const {
     const std::string written =
         options_.byte_level ? to_byte_level(character) : std::string(character);
     if (options_.byte_fallback && std::all_of(written.begin(), written.end(),
-                                              [&](char byte) { return fallback(byte) != no_id; })) {
+                                              [&](char byte) { return fallback(byte) != kNoId; })) {
       for (const char byte : written) {
         add(fallback(byte), place_of(begin, at));
       }
       continue;
     }
-    if (unk_id_ != no_id) {
+    if (unk_id_ != kNoId) {
       if (!options_.fuse_unk) {
         flush();
       }
@@ -278,7 +278,7 @@ void Bpe::merge_few(std::vector<std::uint32_t>& out, Scratch& scratch) const {
     for (std::size_t i = 1; i + 1 < count; ++i) {
       best = merges[i].rank < merges[best].rank ? i : best;
     }
-    if (merges[best].rank == PairTable::no_rank) {
+    if (merges[best].rank == PairTable::kNoRank) {
       break;
     }
     ids[best] = merges[best].id;
@@ -307,13 +307,13 @@ void Bpe::merge_many(std::vector<std::uint32_t>& out, Scratch& scratch) const {
   heap.clear();
   const auto look_up = [&](std::uint32_t place) {
     Scratch::Symbol& symbol = chain[place];
-    symbol.rank = PairTable::no_rank;
+    symbol.rank = PairTable::kNoRank;
     if (symbol.next < count) {
       const PairTable::Merge merge = pairs_.find(symbol.id, chain[symbol.next].id);
       symbol.rank = merge.rank;
       symbol.merged = merge.id;
     }
-    return symbol.rank != PairTable::no_rank;
+    return symbol.rank != PairTable::kNoRank;
   };
   const auto entry = [&](std::uint32_t place) {
     return (static_cast<std::uint64_t>(chain[place].rank) << 32U) | place;
@@ -347,7 +347,7 @@ void Bpe::merge_many(std::vector<std::uint32_t>& out, Scratch& scratch) const {
     Scratch::Symbol& right = chain[left.next];
     left.id = left.merged;
     left.next = right.next;
-    right.rank = PairTable::no_rank;  // It is no longer a symbol.
+    right.rank = PairTable::kNoRank;  // It is no longer a symbol.
     if (left.next < count) {
       chain[left.next].previous = place;
     }

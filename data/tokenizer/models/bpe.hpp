@@ -40,7 +40,7 @@ class Bpe {
   struct Scratch {
     struct Symbol {
       std::uint32_t id = 0;
-      std::uint32_t rank = PairTable::no_rank;  ///< Rank of the pair that begins here.
+      std::uint32_t rank = PairTable::kNoRank;  ///< Rank of the pair that begins here.
       std::uint32_t merged = 0;                 ///< Result of merging that pair.
       std::uint32_t previous = 0;
       std::uint32_t next = 0;
@@ -77,7 +77,7 @@ class Bpe {
   [[nodiscard]] bool cuts_before_marker() const { return cuts_before_marker_; }
 
  private:
-  static constexpr std::uint32_t no_id = 0xffffffffU;
+  static constexpr std::uint32_t kNoId = 0xffffffffU;
 
   Bpe(Vocabulary vocabulary, BpeOptions options);
   void find_symbols();
@@ -97,7 +97,7 @@ class Bpe {
   std::array<std::uint32_t, 256> byte_ids_{};      ///< byte_level: for each byte.
   std::array<std::uint32_t, 256> fallback_ids_{};  ///< byte_fallback: for each byte.
   std::vector<std::uint32_t> character_ids_;       ///< For each code point below 65536.
-  std::uint32_t unk_id_ = no_id;
+  std::uint32_t unk_id_ = kNoId;
   bool cuts_before_marker_ = false;
 };
 

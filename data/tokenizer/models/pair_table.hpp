@@ -11,10 +11,10 @@ namespace train::data {
 /// read by several threads.
 class PairTable {
  public:
-  static constexpr std::uint32_t no_rank = 0xffffffffU;
+  static constexpr std::uint32_t kNoRank = 0xffffffffU;
 
   struct Merge {
-    std::uint32_t rank = no_rank;
+    std::uint32_t rank = kNoRank;
     std::uint32_t id = 0;
   };
 
@@ -30,7 +30,7 @@ class PairTable {
     slot = {left, right, merge};
   }
 
-  /// Rank no_rank if the pair does not merge. REQUIRES: reserve() was called.
+  /// Rank kNoRank if the pair does not merge. REQUIRES: reserve() was called.
   [[nodiscard]] Merge find(std::uint32_t left, std::uint32_t right) const {
     return slots_[find_slot(left, right)].merge;
   }
@@ -45,7 +45,7 @@ class PairTable {
   [[nodiscard]] std::size_t find_slot(std::uint32_t left, std::uint32_t right) const {
     const std::uint64_t key = (static_cast<std::uint64_t>(left) << 32U) | right;
     std::size_t at = ((key ^ (key >> 29U)) * 0x9e3779b97f4a7c15U) >> shift_;
-    while (slots_[at].merge.rank != no_rank &&
+    while (slots_[at].merge.rank != kNoRank &&
            (slots_[at].left != left || slots_[at].right != right)) {
       at = (at + 1) & (slots_.size() - 1);
     }

@@ -12,7 +12,7 @@ namespace train::data {
 /// Threading: immutable.
 class PrefixTrie {
  public:
-  static constexpr std::uint32_t none = 0xffffffffU;
+  static constexpr std::uint32_t kNone = 0xffffffffU;
 
   /// REQUIRES: texts are sorted, non-empty and unique; a zero byte ends a text.
   explicit PrefixTrie(const std::vector<std::pair<std::string_view, std::uint32_t>>& texts);
@@ -33,14 +33,14 @@ class PrefixTrie {
     return true;
   }
 
-  /// Number of the text that ends here, or none.
+  /// Number of the text that ends here, or kNone.
   [[nodiscard]] std::uint32_t number(Place place) const { return units_[place.at].number; }
 
  private:
   struct Unit {
     std::uint32_t children = 0;  ///< Offset of the children; a child's byte is added.
-    std::uint32_t parent = none;
-    std::uint32_t number = none;
+    std::uint32_t parent = kNone;
+    std::uint32_t number = kNone;
   };
 
   std::vector<Unit> units_;

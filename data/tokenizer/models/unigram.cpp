@@ -142,7 +142,7 @@ std::size_t Unigram::extend(std::string_view word, std::size_t from, std::size_t
   for (std::size_t at = from; at < word.size() && trie_.step(place, word[at]);) {
     ++at;
     const std::uint32_t id = trie_.number(place);
-    if (id == PrefixTrie::none) {
+    if (id == PrefixTrie::kNone) {
       continue;
     }
     enter(at, pieces_[id].score, id);

@@ -16,10 +16,10 @@ namespace train::data {
 /// Threading: not thread-safe. Memory: 4 MiB.
 class WordCache {
  public:
-  static constexpr std::size_t word_limit_bytes = 42;
-  static constexpr std::size_t ids_limit = 5;
+  static constexpr std::size_t kWordLimitBytes = 42;
+  static constexpr std::size_t kIdsLimit = 5;
 
-  WordCache() : entries_(entry_count) {}
+  WordCache() : entries_(kEntryCount) {}
 
   /// Ids of the word, valid until put(); empty if unknown. REQUIRES: 0 < size <= limit.
   [[nodiscard]] std::span<const std::uint32_t> find(std::string_view word) const {
@@ -46,13 +46,13 @@ class WordCache {
   }
 
  private:
-  static constexpr std::size_t entry_count = std::size_t{1} << 16U;
+  static constexpr std::size_t kEntryCount = std::size_t{1} << 16U;
   /// One cache line.
   struct alignas(64) Entry {
-    std::array<std::uint32_t, ids_limit> ids{};
+    std::array<std::uint32_t, kIdsLimit> ids{};
     std::uint8_t size = 0;
     std::uint8_t count = 0;
-    std::array<char, word_limit_bytes> bytes{};
+    std::array<char, kWordLimitBytes> bytes{};
   };
 
   template <class Number>
@@ -83,7 +83,7 @@ class WordCache {
       hash = mixed(hash, load<std::uint8_t>(bytes) | load<std::uint8_t>(bytes + size / 2) << 8U |
                              load<std::uint8_t>(bytes + size - 1) << 16U);
     }
-    return ((hash * 0xd6e8feb86659fd93U) >> 40U) & (entry_count - 1);
+    return ((hash * 0xd6e8feb86659fd93U) >> 40U) & (kEntryCount - 1);
   }
 
   std::vector<Entry> entries_;

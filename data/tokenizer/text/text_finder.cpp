@@ -14,7 +14,7 @@ std::size_t byte_pair(char first, char second) {
 
 std::uint32_t TextFinder::child_of(std::uint32_t node, char letter) const {
   std::uint32_t child = nodes_[node].child;
-  while (child != none && nodes_[child].letter != letter) {
+  while (child != kNone && nodes_[child].letter != letter) {
     child = nodes_[child].sibling;
   }
   return child;
@@ -25,14 +25,14 @@ void TextFinder::add(std::string_view text, std::uint32_t value) {
   std::uint32_t node = 0;
   for (const char letter : text) {
     std::uint32_t child = child_of(node, letter);
-    if (child == none) {
+    if (child == kNone) {
       child = static_cast<std::uint32_t>(nodes_.size());
       nodes_.push_back({.sibling = nodes_[node].child, .letter = letter});
       nodes_[node].child = child;
     }
     node = child;
   }
-  nodes_[node].value = nodes_[node].value == none ? value : nodes_[node].value;
+  nodes_[node].value = nodes_[node].value == kNone ? value : nodes_[node].value;
   const auto first = static_cast<unsigned char>(text[0]);
   if (!singles_.test(first)) {
     singles_.set(first);
@@ -67,10 +67,10 @@ std::optional<TextFinder::Found> TextFinder::find_at(std::string_view text,
   std::uint32_t node = 0;
   for (std::size_t at = from; at < text.size(); ++at) {
     node = child_of(node, text[at]);
-    if (node == none) {
+    if (node == kNone) {
       break;
     }
-    if (nodes_[node].value != none) {
+    if (nodes_[node].value != kNone) {
       longest = Found{from, at + 1, nodes_[node].value};
     }
   }

@@ -28,11 +28,11 @@ class TextFinder {
   [[nodiscard]] bool empty() const { return nodes_.size() <= 1; }
 
  private:
-  static constexpr std::uint32_t none = 0xffffffffU;
+  static constexpr std::uint32_t kNone = 0xffffffffU;
   struct Node {
-    std::uint32_t child = none;
-    std::uint32_t sibling = none;
-    std::uint32_t value = none;
+    std::uint32_t child = kNone;
+    std::uint32_t sibling = kNone;
+    std::uint32_t value = kNone;
     char letter = 0;
   };
 

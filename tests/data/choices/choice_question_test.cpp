@@ -83,7 +83,7 @@ TEST_CASE("choice question: what is wrong is said in one line", "[data][choices]
   check_refused(R"({"question": "q", "choices": ["x", 3], "answer": 0})", "that is not text");
   check_refused(R"({"question": "q", "choices": {"text": ["x", "y"], "label": ["A", "B"]},
                     "answerKey": "E"})",
-                "none of the labels");
+                "not one of the labels");
   check_refused(R"({"ctx_a": "a", "ctx_b": "", "activity_label": "b", "endings": ["x", "y"],
                     "label": ""})",
                 "\"label\" is \"\"");

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "data/lanes/choice_lanes.hpp"
+#include "data/lanes/open_lanes.hpp"
 #include "tests/support/inputs/packed_rows.hpp"
 
 namespace train::data {
@@ -129,8 +130,8 @@ TEST_CASE("lane source: a second pass without rows reads none, and counts none",
   const auto passes = open_lanes(config, 64);
   REQUIRE((first.ok() && passes.ok()));
   CHECK((*passes)->fingerprint().value() != (*first)->fingerprint().value());
-  CHECK((*passes)->training_rows() == (*first)->training_rows());
-  CHECK((*passes)->reference_rows().live);  // The weights that began the run are read again.
+  CHECK((*passes)->facts().training_rows == (*first)->facts().training_rows);
+  CHECK((*passes)->facts().reference.live);  // The weights that began the run are read again.
   for (std::int64_t step = 0; step < 3; ++step) {
     const double retained = (*first)->count(step)->weight;
     CHECK(LaneSource::step_weight(*passes)(step, 0) == retained);
@@ -155,7 +156,7 @@ TEST_CASE("lane source: an epoch reads every row once, and validation in order",
   const auto data = open_lanes(config_of(directory.path()), 64);
   REQUIRE(data.ok());
   std::set<std::vector<std::int32_t>> seen;
-  const std::uint64_t rows = (*data)->training_rows();
+  const std::uint64_t rows = (*data)->facts().training_rows;
   for (std::uint64_t row = 0; row < rows; row += 2) {
     const auto lane = static_cast<std::int64_t>(row / 2);
     const Columns columns(**data, {.step = lane / 3, .lane = lane % 3});
@@ -328,7 +329,7 @@ TEST_CASE("lane source: a reference is asked about every document that the run r
     config.run.steps = steps;
     const auto data = open_lanes(config, 64);
     REQUIRE(data.ok());
-    const ReferenceRows rows = (*data)->reference_rows();
+    const ReferenceRows rows = (*data)->facts().reference;
     const auto all_of = [&](const engine::PassPlan& pass, std::int64_t first, std::int64_t end,
                             std::int64_t lanes) {
       std::set<std::int64_t> documents;
@@ -349,7 +350,7 @@ TEST_CASE("lane source: a reference is asked about every document that the run r
     CHECK(std::includes(known.begin(), known.end(), trained.begin(), trained.end()));
     CHECK(std::includes(known.begin(), known.end(), evaluated.begin(), evaluated.end()));
     // An epoch reads each row once; a shorter run asks about what it reads alone.
-    const auto epoch = static_cast<std::int64_t>(((*data)->training_rows() + 5) / 6);
+    const auto epoch = static_cast<std::int64_t>(((*data)->facts().training_rows + 5) / 6);
     CHECK(rows.training_commands == std::min(steps, epoch));
   }
 }

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "data/lanes/open_lanes.hpp"
 #include "engine/objective/registry.hpp"
 #include "tests/support/inputs/packed_rows.hpp"
 
@@ -95,8 +96,8 @@ TEST_CASE("mixed lanes: each row is of the source that it is said to be of, as o
                            {.dir = in(directory, "c"), .weight = 1}});
   config.objective.name = "pretrain";
   const auto data = opened(config);
-  CHECK(data->source_names() == std::vector<std::string>{"a", "b", "c"});
-  CHECK(data->training_rows() == 34);
+  CHECK(data->facts().source_names() == std::vector<std::string>{"a", "b", "c"});
+  CHECK(data->facts().training_rows == 34);
   CHECK_FALSE(data->count(0).has_value());
   std::vector<std::uint64_t> read(3);
   for (std::int64_t step = 0; step < 27; ++step) {
@@ -113,7 +114,7 @@ TEST_CASE("mixed lanes: each row is of the source that it is said to be of, as o
   // 27 blocks of 9 rows.
   CHECK(read == std::vector<std::uint64_t>{135, 81, 27});
   for (std::size_t source = 0; source < 3; ++source) {
-    CHECK(data->source_rows_read(source, 27) == read[source]);
+    CHECK(data->facts().sources[source].rows_read(27) == read[source]);
   }
   // An evaluation reads the sources in turn.
   const Columns evaluated(*data, {.pass = engine::kEvaluation, .lane = 1});
@@ -126,7 +127,7 @@ TEST_CASE("mixed lanes: one source alone reads rows of its directory, each once 
   test::write_rows(directory / "rows");
   const auto data = opened(config_of({{.dir = in(directory, "rows")}}));
   std::set<std::vector<std::int32_t>> seen;
-  const std::uint64_t rows = data->training_rows();
+  const std::uint64_t rows = data->facts().training_rows;
   for (std::uint64_t row = 0; row < rows; ++row) {
     const auto lane = static_cast<std::int64_t>(row / 3);
     seen.insert(Columns(*data, {.step = lane / 3, .lane = lane % 3}).row(row % 3));
@@ -168,7 +169,7 @@ TEST_CASE("mixed lanes: every document that a run reads has its reference, found
   for (const std::int64_t steps : {2, 30}) {
     config.run.steps = steps;
     const auto data = opened(config);
-    const ReferenceRows reference = data->reference_rows();
+    const ReferenceRows reference = data->facts().reference;
     std::map<std::int64_t, int> found;
     for (std::int64_t command = 0; command < reference.commands; ++command) {
       for (std::int64_t lane = 0; lane < 3; ++lane) {

@@ -69,7 +69,7 @@ TEST_CASE("stretched rope: one that is scaled already is refused in one line", "
   CHECK(refused({{"rope_scaling", {{"type", "linear"}, {"factor", 2.0}}}}) ==
         "model.rope: m/config.json has a rope of type \"linear\" already; leave model.rope out");
   CHECK(refused({{"rope_parameters", {{"full_attention", {{"rope_type", "default"}}}}}})
-            .find("by layers") != std::string::npos);
+            .find("in different layers") != std::string::npos);
   CHECK(refused({{"max_position_embeddings", nullptr}}).find("stretch") != std::string::npos);
 }
 

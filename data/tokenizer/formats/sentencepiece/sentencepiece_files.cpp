@@ -42,7 +42,7 @@ std::vector<std::uint32_t> ranks_of(const Model& model) {
         std::lower_bound(scores.begin(), scores.end(), piece.score, std::greater<>());
     ranks.push_back(piece.type == PieceType::normal
                         ? static_cast<std::uint32_t>(place - scores.begin())
-                        : PairTable::no_rank);
+                        : PairTable::kNoRank);
   }
   return ranks;
 }
