@@ -92,7 +92,7 @@ inline constexpr PassPlan kNonfiniteSearch = {
 
 /// The text of a lane that is continued.
 struct LaneText {
-  std::int64_t tokens = 0;  ///< Of the text so far, of which the lane has the last ones.
+  std::int64_t tokens = 0;  ///< Length of the text; the lane has its last tokens.
   std::int64_t vocab = 0;   ///< Ids at and above it are never chosen.
 };
 
@@ -104,7 +104,7 @@ struct LaneWork {
   std::int32_t slot = 0;
   std::int64_t round = 0;     ///< Round of this rank's lanes (LaneSchedule).
   std::uint64_t command = 0;  ///< Number of the command in the conductor's stream.
-  LaneText text = {};         ///< Of LaneRows::texts.
+  LaneText text = {};         ///< Text of a lane of LaneRows::texts.
 };
 
 /// Shared memory that a unit's group has reserved for the unit's pass.

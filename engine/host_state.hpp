@@ -6,10 +6,15 @@
 #include <vector>
 
 #include "engine/state_view.hpp"
-#include "kernels/backend.hpp"
 #include "kernels/device/buffer.hpp"
 #include "kernels/device/device.hpp"
 #include "kernels/device/stream.hpp"
+
+namespace train::kernels {
+
+struct KernelTable;
+
+}  // namespace train::kernels
 
 namespace train::engine {
 

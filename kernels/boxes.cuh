@@ -7,7 +7,6 @@
 #include <string>
 
 #include "kernels/dtype.hpp"
-#include "kernels/kernel_list.hpp"
 #include "kernels/mma.cuh"
 #include "kernels/row_layout.hpp"
 

@@ -8,8 +8,13 @@
 
 #include "base/check.hpp"
 #include "kernels/dtype.hpp"
-#include "kernels/kernel_list.hpp"
 #include "kernels/thread_team.hpp"
+
+namespace train::kernels {
+
+struct MatmulParams;
+
+}  // namespace train::kernels
 
 namespace train::kernels::cpu {
 
@@ -60,23 +65,33 @@ void each_row(int threads, std::int64_t rows, std::int64_t cols, const Body& bod
   });
 }
 
+/// Sums of the columns of `partial`, [blocks, cols], added in rising order: overwrites `sums`.
+inline void add_blocks(const float* partial, std::int64_t blocks, std::int64_t cols, float* sums) {
+  std::fill_n(sums, cols, 0.0F);
+  for (std::int64_t i = 0; i < blocks; ++i) {
+    for (std::int64_t c = 0; c < cols; ++c) {
+      sums[c] += partial[i * cols + c];
+    }
+  }
+}
+
 /// Growing scratch memory, kept between calls because fresh pages cost more than the kernels that
 /// use them. Meant as a thread_local of a stream's thread. Contents are undefined; 64-byte aligned.
 class Scratch {
  public:
   template <class T>
   [[nodiscard]] T* get(std::int64_t count) {
-    const std::size_t size_bytes = static_cast<std::size_t>(count) * sizeof(T) + alignment;
+    const std::size_t size_bytes = static_cast<std::size_t>(count) * sizeof(T) + kAlignment;
     if (size_bytes > size_bytes_) {
       data_ = std::make_unique_for_overwrite<std::byte[]>(size_bytes);
       size_bytes_ = size_bytes;
     }
     const auto address = reinterpret_cast<std::uintptr_t>(data_.get());
-    return reinterpret_cast<T*>(data_.get() + (alignment - address % alignment) % alignment);
+    return reinterpret_cast<T*>(data_.get() + (kAlignment - address % kAlignment) % kAlignment);
   }
 
  private:
-  static constexpr std::size_t alignment = 64;
+  static constexpr std::size_t kAlignment = 64;
   std::unique_ptr<std::byte[]> data_;
   std::size_t size_bytes_ = 0;
 };

@@ -4,7 +4,9 @@
 /// (backend.hpp) and both of its initialisers, the declarations of the kernel functions, and the
 /// code that checks a call and hands it to the stream (backend_cpu.cpp, backend_cuda.cpp). A macro,
 /// because no constexpr table declares a function or a member. Params are only declared: a caller
-/// includes the header of the kernel that it calls.
+/// includes the header of the kernel that it calls. Sources that define kernels include this file
+/// only to call another kernel: a new line recompiles callers of kernels alone, and a definition
+/// whose params differ from its declaration's fails to link.
 #define TRAIN_KERNELS(KERNEL)                                    \
   KERNEL(matmul, MatmulParams)                                   \
   KERNEL(embedding_forward, EmbeddingForwardParams)              \

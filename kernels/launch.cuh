@@ -10,7 +10,6 @@
 #include "kernels/device/cuda_device.hpp"
 #include "kernels/device/cuda_stream.hpp"
 #include "kernels/dtype.hpp"
-#include "kernels/kernel_list.hpp"
 
 // Launching of kernels.
 namespace train::kernels::cuda {

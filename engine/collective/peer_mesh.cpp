@@ -120,7 +120,7 @@ std::optional<sockaddr_in> parse_address(const std::string& text) {
 }
 
 /// A connection that was accepted and has proven nothing yet.
-struct Stranger {
+struct UnauthenticatedPeer {
   Descriptor socket;
   Clock::time_point limit;
   Nonce challenge = {};
@@ -175,7 +175,7 @@ class Mesh {
   void accept_crowd();
   void greet(Descriptor socket);
   /// False: it is none of ours.
-  bool hear(Stranger& stranger);
+  bool hear(UnauthenticatedPeer& peer);
   bool is_expected(const ConnectionName& name) const;
 
   Status begin(Attempt& attempt);
@@ -192,8 +192,8 @@ class Mesh {
   Descriptor listener_;
   Clock::time_point accept_again_;
   std::string address_;
-  std::vector<sockaddr_in> addresses_;  ///< By rank.
-  std::vector<Stranger> strangers_;     ///< The oldest first.
+  std::vector<sockaddr_in> addresses_;                ///< By rank.
+  std::vector<UnauthenticatedPeer> unauthenticated_;  ///< The oldest first.
   std::vector<Attempt> attempts_;
   PeerSockets proven_;
   std::size_t missing_;  ///< Connections.
@@ -276,8 +276,8 @@ Status Mesh::connect() {
 
 Clock::time_point Mesh::next_limit(Clock::time_point deadline) const {
   Clock::time_point next = deadline;
-  for (const Stranger& stranger : strangers_) {
-    next = std::min(next, stranger.limit);
+  for (const UnauthenticatedPeer& peer : unauthenticated_) {
+    next = std::min(next, peer.limit);
   }
   for (const Attempt& attempt : attempts_) {
     if (attempt.stage != Attempt::Stage::proven) {
@@ -291,8 +291,8 @@ Status Mesh::serve(Clock::time_point deadline) {
   const bool accepts = accept_again_ <= Clock::now();
   std::vector<pollfd> watched = {
       {.fd = accepts ? listener_.get() : -1, .events = POLLIN, .revents = 0}};
-  for (const Stranger& stranger : strangers_) {
-    watched.push_back({.fd = stranger.socket.get(), .events = POLLIN, .revents = 0});
+  for (const UnauthenticatedPeer& peer : unauthenticated_) {
+    watched.push_back({.fd = peer.socket.get(), .events = POLLIN, .revents = 0});
   }
   for (const Attempt& attempt : attempts_) {
     const bool connecting = attempt.stage == Attempt::Stage::connecting;
@@ -308,9 +308,9 @@ Status Mesh::serve(Clock::time_point deadline) {
   }
   // Data that has arrived counts, however late this process looks: limits are checked afterwards.
   std::size_t at = 1;
-  for (Stranger& stranger : strangers_) {
-    if (watched[at++].revents != 0 && !hear(stranger)) {
-      stranger.socket.reset();
+  for (UnauthenticatedPeer& peer : unauthenticated_) {
+    if (watched[at++].revents != 0 && !hear(peer)) {
+      peer.socket.reset();
     }
   }
   for (Attempt& attempt : attempts_) {
@@ -319,8 +319,8 @@ Status Mesh::serve(Clock::time_point deadline) {
     }
   }
   const Clock::time_point now = Clock::now();
-  std::erase_if(strangers_, [now](const Stranger& stranger) {
-    return !stranger.socket || stranger.limit <= now;
+  std::erase_if(unauthenticated_, [now](const UnauthenticatedPeer& peer) {
+    return !peer.socket || peer.limit <= now;
   });
   for (Attempt& attempt : attempts_) {
     if (attempt.stage == Attempt::Stage::pause && attempt.limit <= now) {
@@ -343,8 +343,8 @@ void Mesh::accept_crowd() {
     } else if (errno == EAGAIN) {
       return;
     } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-      if (!strangers_.empty()) {
-        strangers_.erase(strangers_.begin());  // its place for who comes next
+      if (!unauthenticated_.empty()) {
+        unauthenticated_.erase(unauthenticated_.begin());  // Frees a descriptor for the next one.
       }
       accept_again_ = Clock::now() + kPause;
       return;
@@ -353,15 +353,15 @@ void Mesh::accept_crowd() {
 }
 
 void Mesh::greet(Descriptor socket) {
-  if (strangers_.size() >= missing_ + options_.most_strangers) {
-    strangers_.erase(strangers_.begin());
+  if (unauthenticated_.size() >= missing_ + options_.most_unauthenticated) {
+    unauthenticated_.erase(unauthenticated_.begin());
   }
-  Stranger stranger;
-  stranger.challenge = unguessable();
-  stranger.limit = Clock::now() + options_.proof_time;
-  if (send_message(socket.get(), Challenge{stranger.challenge})) {
-    stranger.socket = std::move(socket);
-    strangers_.push_back(std::move(stranger));
+  UnauthenticatedPeer peer;
+  peer.challenge = unguessable();
+  peer.limit = Clock::now() + options_.proof_time;
+  if (send_message(socket.get(), Challenge{peer.challenge})) {
+    peer.socket = std::move(socket);
+    unauthenticated_.push_back(std::move(peer));
   }
 }
 
@@ -370,22 +370,22 @@ bool Mesh::is_expected(const ConnectionName& name) const {
          name == name_of(name.channel, name.from, options_.rank);
 }
 
-bool Mesh::hear(Stranger& stranger) {
-  const Arrival now = stranger.hello.read(stranger.socket.get());
+bool Mesh::hear(UnauthenticatedPeer& peer) {
+  const Arrival now = peer.hello.read(peer.socket.get());
   if (now != Arrival::whole) {
     return now == Arrival::partial;
   }
-  const Hello& hello = stranger.hello.message();
+  const Hello& hello = peer.hello.message();
   const auto proof_of = [&](Side side) {
-    return prove(secret_, side, hello.name, stranger.challenge, hello.nonce);
+    return prove(secret_, side, hello.name, peer.challenge, hello.nonce);
   };
   // A rank that waited too long for this one, when it stood still, has begun another connection.
-  if (is_given_up(stranger.socket.get()) || !is_expected(hello.name) ||
+  if (is_given_up(peer.socket.get()) || !is_expected(hello.name) ||
       !same_proof(hello.proof, proof_of(Side::connected)) ||
-      !send_message(stranger.socket.get(), Welcome{proof_of(Side::accepted)})) {
+      !send_message(peer.socket.get(), Welcome{proof_of(Side::accepted)})) {
     return false;
   }
-  kept_ = keep(hello.name.channel, hello.name.from, std::move(stranger.socket));
+  kept_ = keep(hello.name.channel, hello.name.from, std::move(peer.socket));
   return true;
 }
 
@@ -415,8 +415,9 @@ void Mesh::begin_again(Attempt& attempt, const std::string& trouble) {
   attempt.trouble = trouble;
 }
 
-/// A rank listened before it told its address, and does until all have come: where the port is shut
-/// it has ended. Where no way leads to its machine, no stranger is why: the head starts all again.
+/// A rank listens from before it publishes its address until all ranks are connected, so a closed
+/// port means that it has ended. An unreachable machine is a loss, too: no other process can cause
+/// that error, and the head starts a new generation.
 Status Mesh::could_not_connect(Attempt& attempt, int error) {
   for (const int lost : {ECONNREFUSED, EHOSTUNREACH, ENETUNREACH, EHOSTDOWN, EACCES, EPERM}) {
     if (error == lost) {

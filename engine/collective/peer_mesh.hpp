@@ -28,7 +28,7 @@ struct MeshOptions {
   std::chrono::milliseconds proof_time{5000};
   /// Largest number of accepted connections without a proof, beyond the expected ones; the oldest
   /// one is closed to make room.
-  std::size_t most_strangers = 64;
+  std::size_t most_unauthenticated = 64;
 };
 
 /// By channel and rank; none at the own rank. Non-blocking, without Nagle's delay.

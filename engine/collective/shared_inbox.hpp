@@ -84,10 +84,10 @@ struct InboxWakeup {
 /// mappings of others remain.
 class InboxMemory {
  public:
-  /// Makes this rank's. Null: the kernel gives none.
+  /// Creates this rank's memory. Null: the kernel provides none.
   [[nodiscard]] static std::shared_ptr<InboxMemory> make(int world_size, std::uint64_t mark);
-  /// Maps that of another process, which has said where it is. Null: it is not there, not permitted
-  /// or something else; `mark` tells.
+  /// Maps another process's memory by the descriptor that it published. Null: the descriptor does
+  /// not exist, access is denied, or its memory does not bear `mark`.
   [[nodiscard]] static std::shared_ptr<InboxMemory> of(pid_t process, int descriptor,
                                                        int world_size, std::uint64_t mark);
   InboxMemory(const InboxMemory&) = delete;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/check.hpp"
+#include "kernels/backend.hpp"
 #include "kernels/head/log_probs.hpp"
 
 namespace train::engine {

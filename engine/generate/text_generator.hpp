@@ -8,9 +8,14 @@
 
 #include "engine/generate/sampling.hpp"
 #include "engine/model/model.hpp"
-#include "kernels/backend.hpp"
 #include "kernels/device/buffer.hpp"
 #include "kernels/device/stream.hpp"
+
+namespace train::kernels {
+
+struct KernelTable;
+
+}  // namespace train::kernels
 
 namespace train::engine {
 

@@ -7,6 +7,7 @@
 
 #include "base/check.hpp"
 #include "kernels/activation/elementwise.hpp"
+#include "kernels/backend.hpp"
 
 namespace train::engine {
 namespace {

@@ -6,9 +6,14 @@
 #include <vector>
 
 #include "engine/sharding/radix_tree.hpp"
-#include "kernels/backend.hpp"
 #include "kernels/device/buffer.hpp"
 #include "kernels/device/stream.hpp"
+
+namespace train::kernels {
+
+struct KernelTable;
+
+}  // namespace train::kernels
 
 namespace train::engine {
 

@@ -33,7 +33,7 @@ class TextLanes {
 
  private:
   TextTokens texts_;
-  std::vector<std::size_t> begins_;  // Of each text in tokens, then the end.
+  std::vector<std::size_t> begins_;  // First token of each text, then the end.
 };
 
 }  // namespace train::engine

@@ -63,7 +63,7 @@ Result<BalanceTerm> parse_term(const std::string& text) {
   const BalanceTerm term{.kind = *kind, .scope = *scope, .coeff = *coeff};
   if (term.kind != BalanceKind::switch_loss && term.scope != BalanceScope::lane) {
     return refused(
-        text, fmt::format("{} is of a lane alone; switch has the other scopes", name_of(*kind)));
+        text, fmt::format("{} has the scope lane only; use switch for others", name_of(*kind)));
   }
   return term;
 }
@@ -87,7 +87,7 @@ Result<std::vector<BalanceTerm>> parse_balance(std::span<const std::string> text
     const auto term = TRAIN_TRY(parse_term(text));
     if (std::any_of(terms.begin(), terms.end(),
                     [&](const BalanceTerm& other) { return alike(term, other); })) {
-      return refused(text, "it has another coefficient for the same term already; add them up");
+      return refused(text, "the list already has a coefficient for this term; keep one of them");
     }
     pooled = pooled || term.kind == BalanceKind::hf;
     by_sequence = by_sequence || term.scope == BalanceScope::sequence;

@@ -9,6 +9,7 @@
 #include "engine/model/blocks/transformer_block.hpp"
 #include "engine/model/workspace.hpp"
 #include "kernels/activation/elementwise.hpp"
+#include "kernels/backend.hpp"
 #include "kernels/head/log_probs.hpp"
 
 namespace train::engine {

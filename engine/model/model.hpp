@@ -10,7 +10,13 @@
 #include "engine/model/spec.hpp"
 #include "engine/model/unit_parameters.hpp"
 #include "engine/model/workspace.hpp"
-#include "kernels/backend.hpp"
+
+namespace train::kernels {
+
+struct KernelTable;
+struct LogProbResults;
+
+}  // namespace train::kernels
 
 namespace train::engine {
 
@@ -27,7 +33,7 @@ struct ActivationOptions {
   kernels::DType dtype = kernels::DType::f32;
   /// Texts of seq_len tokens at most whose decoding state is kept (CacheUse); 0: of none.
   std::int64_t cached_texts = 0;
-  CacheForm cache_form = CacheForm::expanded;  ///< Of blocks that have the choice.
+  CacheForm cache_form = CacheForm::expanded;  ///< Form for blocks that have the choice.
 };
 
 class HeadUnit;

@@ -52,7 +52,7 @@ struct LayerSpec {
 
 /// Low-rank adapters of linear maps (AdapterBlock), which are trained in their place.
 struct LoraSpec {
-  std::int64_t rank = 0;  ///< 0: there are none.
+  std::int64_t rank = 0;  ///< 0: no adapters.
   double alpha = 16.0;
   bool rslora = false;
   /// "all-linear", or shell patterns of the names of maps, or of the ends of names behind a dot.
@@ -122,7 +122,7 @@ struct ParameterCount {
   std::int64_t total = 0;
   std::int64_t embedding = 0;
   std::int64_t head = 0;
-  std::int64_t active = 0;  ///< Of all, what one token uses (Parameter::used_share).
+  std::int64_t active = 0;  ///< Those that one token uses (Parameter::used_share).
   [[nodiscard]] std::int64_t non_embedding() const { return total - embedding - head; }
 };
 [[nodiscard]] ParameterCount count_parameters(const ModelSpec& spec);

@@ -45,17 +45,17 @@ struct StackPlace {
   std::int64_t place = 0, count = 0;
 };
 
-/// What a stored element is of the parameter's.
+/// Function from a parameter's element to the stored one.
 enum class StoredAs : std::uint8_t {
   same,
-  rate,  ///< -exp(x): a scan's rate of decay, of which the parameter is the logarithm.
+  rate,  ///< -exp(x): a scan's decay rate, whose logarithm is the parameter.
 };
 
-/// How a dialect has a parameter, or a part of it, where it has it otherwise than the spec. Plain
-/// data, which the block that has the parameter gives. Several may name one parameter, of which
-/// each has a slice, or one stored tensor.
+/// How a dialect stores a parameter, or a slice of it, if not as the spec does. Plain data, stated
+/// by the block that owns the parameter. Several rules may name one parameter, each a slice of it,
+/// or one stored tensor.
 struct TensorRule {
-  std::string parameter;  ///< Below the layer's prefix; or that of a weight and its bias.
+  std::string parameter;  ///< Name below the layer's prefix; or the stem of a weight and its bias.
   std::string stored;     ///< Stored name. "{}": number of the place of axis 0, one tensor each.
   TensorOrder order = TensorOrder::same;
   std::int64_t heads = 0;  ///< Heads for rotary_pairs and by_parts.
@@ -63,9 +63,9 @@ struct TensorRule {
   AxisSlice slice = {};    ///< Stored slice of the parameter.
   AxisSlice within = {};  ///< Place of `slice` in the stored tensor, whose axis has `count` places.
   std::int64_t step = 1;  ///< Places of `within`'s axis from one of the slice to the next.
-  StackPlace stack = {};  ///< Place of all that in a stack: an expert's.
+  StackPlace stack = {};  ///< Position in a stack of experts.
   StoredAs as = StoredAs::same;
-  /// Stored shape, of the same elements in the same order; empty: what the above make.
+  /// Stored shape, of the same elements in the same order; empty: as the fields above give.
   std::vector<std::int64_t> shape = {};
 };
 

@@ -72,15 +72,14 @@ struct ArenaPlan {
 /// Bytes rounded up to whole cache lines, on which everything in shared memory begins.
 [[nodiscard]] std::size_t whole_lines(std::size_t size_bytes);
 
-/// When scratch is needed: within a transformer block; by one branch alone; or by the head.
-/// Branches have their turns: scratch of blocks of different roles lies in the same memory, as does
-/// that of layers and head.
+/// Phase that needs scratch: a transformer block, one of its branches, or the head. Branches run
+/// one after the other, so blocks of different roles share their scratch, as do layers and head.
 enum class Phase : std::uint8_t { block, branch, head };
 
 /// Form in which blocks that have the choice keep their decoding state.
 enum class CacheForm : std::uint8_t {
-  expanded,  ///< As the forward pass of training reads it: decoding has the bits of that.
-  latent,    ///< Narrower, what it is computed from: the same maths in another rounding.
+  expanded,  ///< As the forward pass of training reads it: decoding has the same bits.
+  latent,    ///< The narrower input of `expanded`: the same mathematics, rounded otherwise.
 };
 
 /// Content of a slot: activations or their gradients, in the dtype of the workspace; or sums,
@@ -176,13 +175,13 @@ class Workspace {
   Slot scratch_backward(Phase phase, const std::string& name, std::int64_t count,
                         Content content = Content::elements);
 
-  /// Gradients that shall lie where activations did (plan_arena()); before allocate().
+  /// Reserves gradients in the memory of dead activations (plan_arena()); before allocate().
   void share_gradients(std::vector<UnitBytes> gradients);
 
   /// Allocates all slots, of that kind. Throws kernels::DeviceError when there is no memory.
   void allocate(kernels::MemoryKind kind);
 
-  /// Memory of the gradient with that index in lend(); valid until the next forward pass.
+  /// Memory of the gradient at `index` of share_gradients(); valid until the next forward pass.
   [[nodiscard]] float* gradient(std::size_t index) const;
   [[nodiscard]] Elements at(Slot slot) const;
   /// REQUIRES: the slot holds floats.
@@ -214,7 +213,7 @@ class Workspace {
   [[nodiscard]] std::size_t bytes_of(std::int64_t count, Content content) const;
   Slot share_in(std::optional<Phase> phase, const std::string& name, std::int64_t count,
                 Content content);
-  /// Bytes of the scratch of a phase, of branches of that of the role with the most.
+  /// Bytes of the scratch of a phase; of Phase::branch: for the role that needs the most.
   [[nodiscard]] std::size_t scratch_bytes(Phase phase) const;
   [[nodiscard]] ArenaPlan plan_kept() const;
   [[nodiscard]] std::size_t shared_bytes() const;

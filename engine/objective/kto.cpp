@@ -10,10 +10,10 @@ namespace {
 
 using namespace std::string_view_literals;
 
-/// KTO: the mean of kto_loss() over the examples of a step. Its baseline z0 is of the lane: the
-/// mean over the lane's mismatched documents of log pi - log pi_ref, 0 at least, without derivative
-/// (Ethayarajh et al. 2024). So what lies in a lane together shows in the loss, as in a batch
-/// elsewhere; which rank has the lane does not.
+/// KTO: the mean of kto_loss() over the examples of a step. Its baseline z0 is computed per lane:
+/// the mean of log pi - log pi_ref over the lane's mismatched documents, clamped at 0, without a
+/// gradient (Ethayarajh et al. 2024). So the loss depends on which examples share a lane, as it
+/// depends on the batch in other programs, but not on the rank that computes the lane.
 class KtoObjective final : public Objective, private RowWeighting {
  public:
   explicit KtoObjective(const PreferenceOptions& options) : options_(options) {}

@@ -27,13 +27,13 @@ struct LaneColumns {
   bool positions = false;  ///< Positions of tokens in documents; else each sequence is a document.
   bool weights = false;    ///< Weights of targets; else 1.
   bool sequences = false;  ///< The documents of a lane (LaneSequence).
-  /// Tokens of prompts are targets too, of weight 0; else they are none.
+  /// Tokens of prompts are targets of weight 0; else they are not targets.
   bool prompt_targets = false;
 
   bool operator==(const LaneColumns&) const = default;
 };
 
-/// Objective of training: the columns of its rows, and the loss that the head makes of them.
+/// Training objective: the columns of its rows, and the loss that the head computes from them.
 ///
 /// The loss of a step is a sum over the targets of all its lanes, divided by the sum of their
 /// weights over the whole step (RowCount::weight), which every rank knows before the forward pass;

@@ -15,7 +15,7 @@ constexpr auto kMetrics = std::to_array<std::string_view>(
     {"rewards/chosen"sv, "rewards/rejected"sv, "rewards/accuracies"sv, "rewards/margins"sv,
      "logps/chosen"sv, "logps/rejected"sv});
 
-/// The loss of a pair is of this row, too, if it is asked for the rows of `context`.
+/// True if the row counts in its pair's loss: a trained row; with `context`, any row with a target.
 bool counts(const LaneLogProbs& lane, std::size_t row, bool context) {
   return context ? lane.targets[row] >= 0 : lane.trained(row);
 }

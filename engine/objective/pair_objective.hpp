@@ -12,7 +12,7 @@ namespace train::engine {
 /// An objective of pairs: the mean of a loss of preference_loss.hpp over the pairs of a step.
 ///
 /// A pair's log-probabilities are sums over the trained rows of its two sequences, in the order of
-/// the rows, in double. So a pair has the same loss in every lane, whatever lies beside it.
+/// the rows, in double. So the loss of a pair does not depend on its lane or on neighbouring pairs.
 class PairObjective final : public Objective, private RowWeighting {
  public:
   PairObjective(const PreferenceLoss& loss, const PreferenceOptions& options);

@@ -93,8 +93,8 @@ struct PassOutcome {
   std::vector<double> unit_squares;  ///< Squared norm of each unit's gradient.
 };
 
-/// How the elements of the last pass's gradient agree with what those before it came to, over all
-/// that the step trains.
+/// Number of elements in which the last pass's gradient agrees (GradientJoin) with the joined
+/// gradient of the passes before it, over all trained parameters.
 struct SignAgreement {
   std::int64_t agreeing = 0;
   std::int64_t elements = 0;

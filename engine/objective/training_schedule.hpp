@@ -6,8 +6,8 @@
 
 namespace train::engine {
 
-/// Which step trains which layer, where not all of them train all: then embedding and head are
-/// frozen, and so is every layer that none trains.
+/// Layers that each step trains, for objectives whose steps do not train all layers. Embedding and
+/// head are frozen then, and so is every layer that no step trains.
 ///
 /// Threading: immutable. Pure functions of options and step, the same on every rank.
 class TrainingSchedule {

@@ -1,6 +1,7 @@
 #include "kernels/optimizer/adamw.hpp"
 #include "engine/optimizer/adamw_params.hpp"
 #include "engine/optimizer/registry.hpp"
+#include "kernels/backend.hpp"
 
 namespace train::engine {
 namespace {

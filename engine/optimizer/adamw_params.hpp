@@ -10,8 +10,8 @@
 
 namespace train::engine {
 
-/// A step of AdamW on slices whose states are exp_avg and exp_avg_sq, decayed before the update
-/// where their group is. Variants change what they have otherwise. Nothing is owned.
+/// Arguments of an AdamW step on slices whose states are exp_avg and exp_avg_sq; weight decay comes
+/// before the update and applies to decay groups only. Variants overwrite fields. Owns nothing.
 [[nodiscard]] inline kernels::AdamwParams adamw_params(const configs::OptimizerSection& section,
                                                        std::span<const OptimizerSlice> slices,
                                                        const OptimizerStep& step) {
@@ -34,7 +34,7 @@ namespace train::engine {
           .weight_decay = step.decayed ? section.weight_decay : 0.0};
 }
 
-/// Share of the weights that a step takes away from a slice, for the optimizers with the options
+/// Share of a slice's weights that a step's weight decay removes, for optimizers with the options
 /// wd_coupling, wd_decaying and wd_ts: weight_decay times lr or lr / peak_lr, over 1 + t / wd_ts.
 /// In double.
 [[nodiscard]] inline double falling_weight_decay(const configs::OptimizerSection& section,

@@ -6,6 +6,7 @@
 #include "base/math/fixed_math.hpp"
 #include "engine/optimizer/adamw_params.hpp"
 #include "engine/optimizer/registry.hpp"
+#include "kernels/backend.hpp"
 #include "kernels/optimizer/ademamix.hpp"
 
 namespace train::engine {

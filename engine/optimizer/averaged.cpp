@@ -5,16 +5,18 @@
 #include <mutex>
 #include <utility>
 
+#include "engine/optimizer/wrapped_optimizer.hpp"
 #include "kernels/activation/elementwise.hpp"
+#include "kernels/backend.hpp"
 #include "kernels/optimizer/average.hpp"
 
 namespace train::engine {
 namespace {
 
-class Averaged final : public Optimizer {
+class Averaged final : public WrappedOptimizer {
  public:
   Averaged(std::unique_ptr<Optimizer> inner, const configs::TrainSection& section)
-      : inner_(std::move(inner)), section_(section) {}
+      : WrappedOptimizer(std::move(inner)), section_(section) {}
 
   [[nodiscard]] const Names& states(const Parameter& parameter) const override {
     const Names& of_inner = inner_->states(parameter);
@@ -29,17 +31,9 @@ class Averaged final : public Optimizer {
   [[nodiscard]] bool whole(const Parameter& parameter) const override {
     return inner_->whole(parameter);
   }
-  [[nodiscard]] bool rounds() const override { return inner_->rounds(); }
   [[nodiscard]] std::size_t scratch_bytes(const Parameter& parameter,
                                           bool knows_bf16) const override {
     return inner_->scratch_bytes(parameter, knows_bf16);
-  }
-  [[nodiscard]] std::span<const std::string_view> row_sums() const override {
-    return inner_->row_sums();
-  }
-  [[nodiscard]] std::vector<OptimizerDiagnostic> diagnose(
-      std::span<const double> sums) const override {
-    return inner_->diagnose(sums);
   }
 
   void update(kernels::Stream& stream, std::span<const OptimizerSlice> slices,
@@ -72,7 +66,6 @@ class Averaged final : public Optimizer {
     step.kernels->average_update(stream, params);
   }
 
-  std::unique_ptr<Optimizer> inner_;
   configs::TrainSection section_;
   mutable std::mutex mutex_;
   mutable std::map<const Names*, Names> names_;  // By the list of `inner`, which lives as long.

@@ -5,6 +5,7 @@
 #include "base/check.hpp"
 #include "engine/optimizer/adamw_params.hpp"
 #include "engine/optimizer/registry.hpp"
+#include "kernels/backend.hpp"
 #include "kernels/optimizer/dana.hpp"
 
 namespace train::engine {

@@ -12,6 +12,7 @@
 #include "engine/optimizer/adamw_params.hpp"
 #include "engine/optimizer/registry.hpp"
 #include "kernels/activation/elementwise.hpp"
+#include "kernels/backend.hpp"
 #include "kernels/gemm/matmul.hpp"
 #include "kernels/optimizer/adamw.hpp"
 #include "kernels/optimizer/global_norm.hpp"
@@ -54,10 +55,10 @@ struct Matrix {
   std::int64_t rows, cols;
 };
 
-/// Matrices of one shape that are updated together, and where they lie in the scratch: each has two
-/// matrices of its shape, two squares of its smaller side, the sums of its rows and the sum of
-/// those. They follow each other, so that one call rounds what is of all of them. Where products
-/// can read bf16 there is room for what they read.
+/// Scratch of matrices of one shape that are updated together. Each matrix needs two matrices of
+/// its shape, two squares of its smaller side, its row sums and their total. Buffers of one kind
+/// are adjacent over all matrices, so that one call rounds them all. If products can read bf16,
+/// there are buffers for the rounded operands.
 struct Scratch {
   Scratch(std::byte* data, const Matrix& shape, std::int64_t matrices, bool bf16)
       : matrix(shape),

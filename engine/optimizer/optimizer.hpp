@@ -14,7 +14,13 @@
 #include "engine/model/model.hpp"
 #include "engine/optimizer/exact_sum.hpp"
 #include "engine/parameter.hpp"
-#include "kernels/backend.hpp"
+
+namespace train::kernels {
+
+struct KernelTable;
+struct UpdateGuard;
+
+}  // namespace train::kernels
 
 namespace train::engine {
 

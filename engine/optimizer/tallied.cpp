@@ -4,15 +4,18 @@
 #include <utility>
 #include <vector>
 
+#include "engine/optimizer/wrapped_optimizer.hpp"
 #include "kernels/activation/elementwise.hpp"
+#include "kernels/backend.hpp"
 #include "kernels/experts/experts.hpp"
 
 namespace train::engine {
 namespace {
 
-class Tallied final : public Optimizer {
+// Tallies are exact: there is no bf16 copy of them.
+class Tallied final : public WrappedOptimizer {
  public:
-  explicit Tallied(std::unique_ptr<Optimizer> inner) : inner_(std::move(inner)) {}
+  explicit Tallied(std::unique_ptr<Optimizer> inner) : WrappedOptimizer(std::move(inner)) {}
 
   [[nodiscard]] const Names& states(const Parameter& parameter) const override {
     static const Names kNone;
@@ -21,18 +24,9 @@ class Tallied final : public Optimizer {
   [[nodiscard]] bool whole(const Parameter& parameter) const override {
     return parameter.tallied ? parameter.balances : inner_->whole(parameter);
   }
-  /// Tallies are exact: there is no bf16 copy of them.
-  [[nodiscard]] bool rounds() const override { return inner_->rounds(); }
   [[nodiscard]] std::size_t scratch_bytes(const Parameter& parameter,
                                           bool knows_bf16) const override {
     return parameter.tallied ? 0 : inner_->scratch_bytes(parameter, knows_bf16);
-  }
-  [[nodiscard]] std::span<const std::string_view> row_sums() const override {
-    return inner_->row_sums();
-  }
-  [[nodiscard]] std::vector<OptimizerDiagnostic> diagnose(
-      std::span<const double> sums) const override {
-    return inner_->diagnose(sums);
   }
 
   void update(kernels::Stream& stream, std::span<const OptimizerSlice> slices,
@@ -76,8 +70,6 @@ class Tallied final : public Optimizer {
                          {.out = reinterpret_cast<float*>(slice.row_sums), .count = 2 * doubles});
     }
   }
-
-  std::unique_ptr<Optimizer> inner_;
 };
 
 }  // namespace

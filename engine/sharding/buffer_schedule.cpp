@@ -20,7 +20,7 @@ std::vector<Visit> visits_of(const ShardPlan& plan, std::int64_t rounds, bool tr
   return visits;
 }
 
-/// Lends each reservation one of `buffers`: one that was never lent, else the free one whose
+/// Assigns each reservation one of `buffers`: one that was never used, else the free one whose
 /// reservation ended first. REQUIRES: reservations in the order of their first visit.
 void assign_buffers(std::vector<Reservation>& reservations, std::int64_t buffers) {
   std::vector<std::int32_t> latest(static_cast<std::size_t>(buffers), -1);

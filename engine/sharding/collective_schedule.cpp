@@ -70,15 +70,15 @@ std::vector<std::size_t> by_completion(const ShardPlan& plan) {
   return order;
 }
 
-/// `spread`: what is reduced goes on to the replicas.
-void add_reductions(const ShardPlan& plan, bool spread, OpList& ops) {
+/// `broadcast`: the owners of reduced gradients send them to the replicas.
+void add_reductions(const ShardPlan& plan, bool broadcast, OpList& ops) {
   const std::vector<std::size_t> order = by_completion(plan);
   const std::int64_t syncs = plan.train_lanes().syncs();
   for (std::int64_t sync = 0; sync < syncs; ++sync) {
     std::int64_t reduced = -1;
     const auto broadcast_reduced = [&] {
       const bool last = sync + 1 == syncs && reduced >= 0;
-      if (spread && last && plan.broadcast(static_cast<std::size_t>(reduced))) {
+      if (broadcast && last && plan.broadcast(static_cast<std::size_t>(reduced))) {
         ops.add(Channel::reduce, CollectiveKind::broadcast, reduced);
       }
     };
@@ -149,7 +149,7 @@ std::vector<CollectiveOp> expand(const ShardPlan& plan, const PassPlan& pass) {
     }
   }
   if (pass.reduces()) {
-    add_reductions(plan, /*spread=*/pass.updates(), ops);
+    add_reductions(plan, /*broadcast=*/pass.updates(), ops);
   }
   if (const auto last = last_collective(pass)) {
     ops.add(Channel::control, *last);

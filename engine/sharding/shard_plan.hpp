@@ -84,7 +84,7 @@ class ShardPlan {
     std::int64_t eval_lanes = 0;
     std::int64_t scored_lanes = 0;
     std::int64_t sampled_texts = 0;
-    std::vector<std::int64_t> radix = {2};  ///< Of the tree over training lanes (RadixTree).
+    std::vector<std::int64_t> radix = {2};  ///< Radix of the tree over training lanes.
     bool tied = false;  ///< The last unit uses the first one's matrix: they are one group.
     /// Names of parameters whose rows are never split. REQUIRES: each is one of `units`.
     std::vector<std::string> whole_parameters;

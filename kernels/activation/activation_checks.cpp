@@ -6,7 +6,6 @@
 #include "kernels/activation/clamp.hpp"
 #include "kernels/activation/elementwise.hpp"
 #include "kernels/checks.hpp"
-#include "kernels/kernel_list.hpp"
 
 namespace train::kernels {
 namespace {

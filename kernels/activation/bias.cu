@@ -34,7 +34,7 @@ struct BlockSums {
 
   template <int n>
   __device__ void run(std::int64_t row, std::int64_t column) const {
-    constexpr int block = BiasGradientParams::block;
+    constexpr int block = BiasGradientParams::kBlock;
     const auto period = static_cast<std::uint32_t>(p.period);
     const std::uint32_t b = static_cast<std::uint32_t>(row) / period;
     const std::int64_t first =
@@ -101,7 +101,7 @@ void bias_gradient(CudaStream& stream, const BiasGradientParams& p) {
              "bias_gradient", DeviceFault::Kind::position);
     return;
   }
-  const std::int64_t blocks = divide_up(divide_up(p.rows, p.period), BiasGradientParams::block);
+  const std::int64_t blocks = divide_up(divide_up(p.rows, p.period), BiasGradientParams::kBlock);
   const std::int64_t count = blocks * p.period * p.cols;
   auto* sums =
       count == 0

@@ -20,10 +20,10 @@ struct BiasAddParams {
 
 /// dbias[t,:] = sum of dy[row,:] over the rows with row % period == t (or at position t, if
 /// positions are given), overwritten. Rows are added in rising order in blocks of
-/// BiasGradientParams::block, and the block sums in rising order; with positions, in one rising
+/// BiasGradientParams::kBlock, and the block sums in rising order; with positions, in one rising
 /// order.
 struct BiasGradientParams {
-  static constexpr std::int64_t block = 64;
+  static constexpr std::int64_t kBlock = 64;
   const void* dy = nullptr;
   float* dbias = nullptr;                   ///< [period, cols].
   const std::int32_t* positions = nullptr;  ///< [rows], each in [0, period).

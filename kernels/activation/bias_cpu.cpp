@@ -80,13 +80,13 @@ void bias_gradient(const BiasGradientParams& p, int threads) {
   const auto add = HWY_DYNAMIC_DISPATCH(add_row);
   const auto* dy = static_cast<const float*>(p.dy);
   const std::int64_t of_each = divide_up(p.rows, p.period);
-  const std::int64_t blocks = divide_up(of_each, BiasGradientParams::block);
+  const std::int64_t blocks = divide_up(of_each, BiasGradientParams::kBlock);
   auto* partial = scratch.get<float>(std::max<std::int64_t>(1, blocks * p.period * p.cols));
-  each_row(threads, blocks * p.period, BiasGradientParams::block * p.cols, [&](std::int64_t i) {
+  each_row(threads, blocks * p.period, BiasGradientParams::kBlock * p.cols, [&](std::int64_t i) {
     float* sum = partial + i * p.cols;
     std::fill_n(sum, p.cols, 0.0F);
-    const std::int64_t first = i / p.period * BiasGradientParams::block;
-    for (std::int64_t k = first; k < first + BiasGradientParams::block; ++k) {
+    const std::int64_t first = i / p.period * BiasGradientParams::kBlock;
+    for (std::int64_t k = first; k < first + BiasGradientParams::kBlock; ++k) {
       const std::int64_t row = k * p.period + i % p.period;
       if (row < p.rows) {
         add(dy + row * p.stride, sum, p.cols);

@@ -102,7 +102,7 @@ HWY_INLINE void key_products(const AttentionSizes& s, const AttentionBackwardScr
 HWY_INLINE void key_pairs(const AttentionSizes& s, const AttentionBackwardScratch& t,
                           const QueryBlock& block, const KeyRange& keys) {
   Bf16Pair* const probabilities = pairs_in(t.scores) + keys.from;
-  Bf16Pair* const gradients = probabilities + AttentionSizes::query_block / 2 * s.padded_len;
+  Bf16Pair* const gradients = probabilities + AttentionSizes::kQueryBlock / 2 * s.padded_len;
   pack_pairs_across(t.scores + keys.from, s.padded_len, probabilities, s.padded_len, block.rows,
                     keys.padded, keys.padded);
   pack_pairs_across(t.dscores + keys.from, s.padded_len, gradients, s.padded_len, block.rows,

@@ -9,9 +9,9 @@ namespace {
 constexpr int kRowsPerBlock = kBlockThreads / kWarpSize;
 
 template <int dim>
-constexpr int query_shared_floats = 4 * Tile<dim>::size + Tile<dim>::score_size;
+constexpr int kQuerySharedFloats = 4 * Tile<dim>::size + Tile<dim>::score_size;
 template <int dim>
-constexpr int key_shared_floats = 4 * Tile<dim>::size + 2 * Tile<dim>::score_size;
+constexpr int kKeySharedFloats = 4 * Tile<dim>::size + 2 * Tile<dim>::score_size;
 
 /// delta = sum over the head of dout * out, the softmax gradient's row term; one warp per row.
 __global__ void __launch_bounds__(kBlockThreads) attention_delta_kernel(AttentionBackwardParams p) {
@@ -200,11 +200,11 @@ void attention_backward(CudaStream& stream, const AttentionBackwardParams& param
   const Grid rows{.blocks = blocks_of(heads * p.seq_len, kRowsPerBlock)};
   launch(stream, attention_delta_kernel, rows, p);
   for_head_columns(widest_head(p), [&]<int dim>() {
-    const Grid queries = attention_grid<dim>(heads, p.seq_len, query_shared_floats<dim>);
+    const Grid queries = attention_grid<dim>(heads, p.seq_len, kQuerySharedFloats<dim>);
     allow_shared_bytes(attention_query_gradient_kernel<dim>, queries.shared_bytes);
     launch(stream, attention_query_gradient_kernel<dim>, queries, p);
     const Grid keys =
-        attention_grid<dim>(p.sequences * p.kv_heads, p.seq_len, key_shared_floats<dim>);
+        attention_grid<dim>(p.sequences * p.kv_heads, p.seq_len, kKeySharedFloats<dim>);
     allow_shared_bytes(attention_key_gradient_kernel<dim>, keys.shared_bytes);
     launch(stream, attention_key_gradient_kernel<dim>, keys, p);
   });

@@ -190,9 +190,9 @@ void attention_backward_keys(const AttentionBackwardParams& p, const AttentionHe
                              Operands operands) {
   const AttentionSizes s = attention_sizes(length, p.head_dim, p.values());
   const QueryBlock block = query_block_at(s, part.first, read_window(p.window, p.prefix));
-  const std::int64_t size = divide_up(block.keys, AttentionSizes::vector * part.parts);
-  const std::int64_t from = part.part * size * AttentionSizes::vector;
-  const std::int64_t to = std::min(block.keys, from + size * AttentionSizes::vector);
+  const std::int64_t size = divide_up(block.keys, AttentionSizes::kVector * part.parts);
+  const std::int64_t from = part.part * size * AttentionSizes::kVector;
+  const std::int64_t to = std::min(block.keys, from + size * AttentionSizes::kVector);
   if (from < to) {
     backward_keys(p, s, AttentionBackwardScratch(memory, s), head, block, from, to, operands);
   }
@@ -221,7 +221,7 @@ void attention_backward_head(const AttentionBackwardParams& p, const AttentionHe
   for (std::int64_t task = first_pack; task < kBackwardPacks; ++task) {
     attention_backward_pack(p, head, length, memory, task, operands);
   }
-  for (std::int64_t first = 0; first < length; first += AttentionSizes::query_block) {
+  for (std::int64_t first = 0; first < length; first += AttentionSizes::kQueryBlock) {
     const BlockPart all{.first = first, .part = 0, .parts = 1};
     attention_backward_keys(p, head, length, memory, all, operands);
     attention_backward_queries(p, head, length, memory, all, operands);
@@ -316,7 +316,7 @@ void compute_together(const AttentionBackwardParams& p, const HeadOfDocument& of
   parallel_for(threads, kBackwardPacks - first_pack, [&](std::int64_t task, int) {
     pack(p, head, length, memory, first_pack + task, operands);
   });
-  for (std::int64_t first = 0; first < length; first += AttentionSizes::query_block) {
+  for (std::int64_t first = 0; first < length; first += AttentionSizes::kQueryBlock) {
     parallel_for(threads, threads, [&](std::int64_t part, int) {
       keys(p, head, length, memory, {.first = first, .part = part, .parts = threads}, operands);
     });

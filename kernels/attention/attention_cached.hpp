@@ -9,9 +9,9 @@ namespace train::kernels {
 
 /// Key-value cache of generation, so that a new token computes only its own row. Position p of a
 /// text is stored at slot p % capacity: a sliding window's cache is a ring. Both buffers must be
-/// readable for KeyValueCache::slack elements past their ends.
+/// readable for KeyValueCache::kSlack elements past their ends.
 struct KeyValueCache {
-  static constexpr std::int64_t slack = 16;
+  static constexpr std::int64_t kSlack = 16;
   void* keys = nullptr;    ///< [texts, kv_heads, head_dim, capacity]: slots are columns.
   void* values = nullptr;  ///< [texts, kv_heads, capacity, value_dim].
   std::int64_t capacity = 0;

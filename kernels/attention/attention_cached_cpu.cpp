@@ -80,7 +80,7 @@ struct CachedInputs {
 HWY_INLINE void attend_floats(const AttentionCachedParams& p, const CachedInputs& in,
                               const VisibleKeys& visible, const CachedHeads& of,
                               const CachedScratch& t) {
-  constexpr std::int64_t vector = AttentionSizes::vector;
+  constexpr std::int64_t vector = AttentionSizes::kVector;
   for (const Segment& segment : visible.segments) {
     multiply_block({.a = in.q,
                     .a_row = p.q_layout.inner_stride,
@@ -133,7 +133,7 @@ HWY_INLINE void attend_pairs(const AttentionCachedParams& p, const CachedInputs&
 /// order for an output.
 void attend_cached(const AttentionCachedParams& p, const CachedHeads& of, float* memory,
                    Operands operands) {
-  constexpr std::int64_t vector = AttentionSizes::vector;
+  constexpr std::int64_t vector = AttentionSizes::kVector;
   const KeyValueCache& cache = p.cache;
   const VisibleKeys visible = visible_keys(p, of.row);
   const std::int64_t padded = cached_score_row(visible.count);
@@ -194,8 +194,8 @@ void attention_cached_with(const AttentionCachedParams& p, int threads, Operands
   const std::int64_t scores = together * cached_score_row(most_keys);
   const std::int64_t size =
       scores +
-      together * (divide_up(p.cache.value_dim, AttentionSizes::vector) * AttentionSizes::vector) +
-      divide_up(together, AttentionSizes::vector) * AttentionSizes::vector +
+      together * (divide_up(p.cache.value_dim, AttentionSizes::kVector) * AttentionSizes::kVector) +
+      divide_up(together, AttentionSizes::kVector) * AttentionSizes::kVector +
       together * row_of_pairs(p.cache.head_dim);
   const auto attend = HWY_DYNAMIC_DISPATCH(attend_cached);
   auto* memory = scratch.get<float>(size * threads);

@@ -2,7 +2,6 @@
 #include "kernels/attention/attention_cached.hpp"
 #include "kernels/attention/shared_keys.hpp"
 #include "kernels/checks.hpp"
-#include "kernels/kernel_list.hpp"
 
 namespace train::kernels {
 namespace {

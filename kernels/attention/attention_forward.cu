@@ -7,7 +7,7 @@ namespace train::kernels::cuda {
 namespace {
 
 template <int dim>
-constexpr int forward_shared_floats = 2 * Tile<dim>::size + Tile<dim>::score_size;
+constexpr int kForwardSharedFloats = 2 * Tile<dim>::size + Tile<dim>::score_size;
 
 /// Adds a tile of scores to a thread's running maxima and sums. Scores become exp(score - maximum);
 /// earlier sums must be multiplied by `keep`.
@@ -152,7 +152,7 @@ void attention_forward(CudaStream& stream, const AttentionForwardParams& params)
   }
   for_head_columns(widest_head(p), [&]<int dim>() {
     const Grid grid =
-        attention_grid<dim>(p.sequences * p.heads, p.seq_len, forward_shared_floats<dim>);
+        attention_grid<dim>(p.sequences * p.heads, p.seq_len, kForwardSharedFloats<dim>);
     allow_shared_bytes(attention_forward_kernel<dim>, grid.shared_bytes);
     launch(stream, attention_forward_kernel<dim>, grid, p);
   });

@@ -118,7 +118,7 @@ HWY_INLINE void forward_block(const AttentionForwardParams& p, const AttentionSi
   const std::int64_t window = read_window(p.window, p.prefix);
   const QueryBlock block = query_block_at(s, first, window);
   block_scores(p, s, scratch, of.q + first * p.q_layout.outer_stride, block, operands);
-  float factors[AttentionSizes::query_block];
+  float factors[AttentionSizes::kQueryBlock];
   for (std::int64_t row = 0; row < block.rows; ++row) {
     const ScoreRow scores{.scores = scratch.scores + row * s.padded_len,
                           .begin = first_key(first + row, window) - block.begin,
@@ -177,7 +177,7 @@ void attention_forward_block(const AttentionForwardParams& p, const Document& do
 /// Computes all query rows of head `head` of one document, whose keys and values are packed.
 void attention_forward_head(const AttentionForwardParams& p, const Document& document,
                             std::int64_t head, float* memory, Operands operands) {
-  for (std::int64_t first = 0; first < document.length; first += AttentionSizes::query_block) {
+  for (std::int64_t first = 0; first < document.length; first += AttentionSizes::kQueryBlock) {
     attention_forward_block(p, document, head, first, memory, memory, operands);
   }
 }
@@ -217,9 +217,9 @@ void attention_forward_with(const AttentionForwardParams& p, int threads, Operan
   const auto one_block = HWY_DYNAMIC_DISPATCH(attention_forward_block);
   for (std::int64_t i = count - shared; i < count; ++i) {
     const Document& document = pack_once(i, 0);
-    const std::int64_t blocks = divide_up(document.length, AttentionSizes::query_block);
+    const std::int64_t blocks = divide_up(document.length, AttentionSizes::kQueryBlock);
     parallel_for(threads, blocks, [&](std::int64_t done, int worker) {  // Longest blocks first.
-      one_block(p, document, i % p.heads, (blocks - 1 - done) * AttentionSizes::query_block, memory,
+      one_block(p, document, i % p.heads, (blocks - 1 - done) * AttentionSizes::kQueryBlock, memory,
                 memory + worker * size, operands);
     });
   }

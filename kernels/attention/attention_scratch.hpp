@@ -14,8 +14,8 @@ namespace train::kernels::cpu {
 /// cache lines: at a power of two all rows of a tile map to the same few cache sets (measured at
 /// 1024: a quarter of the speed).
 struct AttentionSizes {
-  static constexpr std::int64_t query_block = 64;  ///< Query rows processed at a time.
-  static constexpr std::int64_t vector = 16;
+  static constexpr std::int64_t kQueryBlock = 64;  ///< Query rows processed at a time.
+  static constexpr std::int64_t kVector = 16;
 
   std::int64_t length;  ///< Tokens of the document.
   std::int64_t head_dim, value_dim;
@@ -25,12 +25,12 @@ struct AttentionSizes {
 
 /// Bf16 pairs per row of `count` elements, rounded up to whole vectors.
 [[nodiscard]] constexpr std::int64_t row_of_pairs(std::int64_t count) {
-  return divide_up(count, 2 * AttentionSizes::vector) * AttentionSizes::vector;
+  return divide_up(count, 2 * AttentionSizes::kVector) * AttentionSizes::kVector;
 }
 
 [[nodiscard]] constexpr AttentionSizes attention_sizes(std::int64_t length, std::int64_t head_dim,
                                                        std::int64_t value_dim) {
-  constexpr std::int64_t vector = AttentionSizes::vector;
+  constexpr std::int64_t vector = AttentionSizes::kVector;
   return {.length = length,
           .head_dim = head_dim,
           .value_dim = value_dim,
@@ -52,22 +52,22 @@ struct AttentionForwardScratch {
       : k_transposed(memory),
         v(k_transposed + s.head_dim * s.padded_len),
         scores(v + s.length * s.padded_value),
-        out(scores + AttentionSizes::query_block * s.padded_len),
-        q_pairs(out + AttentionSizes::query_block * s.padded_value) {}
+        out(scores + AttentionSizes::kQueryBlock * s.padded_len),
+        q_pairs(out + AttentionSizes::kQueryBlock * s.padded_value) {}
 
   static std::int64_t size(const AttentionSizes& s) {
-    return (s.head_dim + AttentionSizes::query_block) * s.padded_len +
-           (s.length + AttentionSizes::query_block) * s.padded_value +
-           AttentionSizes::query_block * s.dim_pairs;
+    return (s.head_dim + AttentionSizes::kQueryBlock) * s.padded_len +
+           (s.length + AttentionSizes::kQueryBlock) * s.padded_value +
+           AttentionSizes::kQueryBlock * s.dim_pairs;
   }
 
   // With bf16 operands keys and values are pairs in half as many rows; the probabilities end up as
   // pairs in half of each score row.
   float* k_transposed;  // [head_dim, padded_len]
   float* v;             // [length, padded_value]
-  float* scores;        // [query_block, padded_len]
-  float* out;           // [query_block, padded_value]
-  float* q_pairs;       // [query_block, dim_pairs]
+  float* scores;        // [kQueryBlock, padded_len]
+  float* out;           // [kQueryBlock, padded_value]
+  float* q_pairs;       // [kQueryBlock, dim_pairs]
 };
 
 /// Views float scratch as bf16 pairs.
@@ -97,7 +97,7 @@ struct HiddenKeys {
 
 /// First key that the block of query rows from `row` on reads, rounded down to a whole vector.
 [[nodiscard]] constexpr std::int64_t first_key_of_block(std::int64_t row, std::int64_t window) {
-  return first_key(row, window) / AttentionSizes::vector * AttentionSizes::vector;
+  return first_key(row, window) / AttentionSizes::kVector * AttentionSizes::kVector;
 }
 
 /// Block of query rows of a head, with the keys that any of them sees, from a whole vector on.
@@ -108,20 +108,21 @@ struct QueryBlock {
 
 [[nodiscard]] constexpr QueryBlock query_block_at(const AttentionSizes& s, std::int64_t first,
                                                   std::int64_t window) {
-  const std::int64_t rows = std::min(AttentionSizes::query_block, s.length - first);
+  const std::int64_t rows = std::min(AttentionSizes::kQueryBlock, s.length - first);
   const std::int64_t begin = first_key_of_block(first, window);
   return {.first = first, .rows = rows, .begin = begin, .keys = first + rows - begin};
 }
 
 /// Keys rounded up to whole vectors.
 [[nodiscard]] constexpr std::int64_t padded_keys(std::int64_t keys) {
-  return divide_up(keys, AttentionSizes::vector) * AttentionSizes::vector;
+  return divide_up(keys, AttentionSizes::kVector) * AttentionSizes::kVector;
 }
 
 /// Floats of a score row over cached keys; each of its two segments may write up to one vector too
 /// many.
 [[nodiscard]] constexpr std::int64_t cached_score_row(std::int64_t keys) {
-  return divide_up(keys, AttentionSizes::vector) * AttentionSizes::vector + AttentionSizes::vector;
+  return divide_up(keys, AttentionSizes::kVector) * AttentionSizes::kVector +
+         AttentionSizes::kVector;
 }
 
 /// One query head's tensors at a document's first row, with its group's keys and values.
@@ -147,27 +148,27 @@ struct AttentionBackwardScratch {
       : k_transposed(memory),
         v_transposed(k_transposed + s.head_dim * s.padded_len),
         scores(v_transposed + s.value_dim * s.padded_len),
-        dscores(scores + AttentionSizes::query_block * s.padded_len),
-        q(dscores + AttentionSizes::query_block * s.padded_len),
+        dscores(scores + AttentionSizes::kQueryBlock * s.padded_len),
+        q(dscores + AttentionSizes::kQueryBlock * s.padded_len),
         k(q + s.length * s.padded_dim),
         dk(k + s.length * s.padded_dim),
         dout(dk + s.length * s.padded_dim),
         dv(dout + s.length * s.padded_value),
         dq(dv + s.length * s.padded_value),
-        q_pairs(dq + AttentionSizes::query_block * s.padded_dim),
+        q_pairs(dq + AttentionSizes::kQueryBlock * s.padded_dim),
         dout_pairs(q_pairs + s.length * s.dim_pairs) {}
 
   static std::int64_t size(const AttentionSizes& s) {
-    return (s.head_dim + s.value_dim + 2 * AttentionSizes::query_block) * s.padded_len +
-           (3 * s.length + AttentionSizes::query_block) * s.padded_dim +
+    return (s.head_dim + s.value_dim + 2 * AttentionSizes::kQueryBlock) * s.padded_len +
+           (3 * s.length + AttentionSizes::kQueryBlock) * s.padded_dim +
            2 * s.length * s.padded_value + s.length * (s.dim_pairs + s.value_pairs);
   }
 
   float *k_transposed, *v_transposed;  // [head_dim, padded_len], [value_dim, padded_len]
-  float *scores, *dscores;             // [query_block, padded_len]
+  float *scores, *dscores;             // [kQueryBlock, padded_len]
   float *q, *k, *dk;                   // [length, padded_dim]; q is already scaled.
   float *dout, *dv;                    // [length, padded_value]
-  float* dq;                           // [query_block, padded_dim]
+  float* dq;                           // [kQueryBlock, padded_dim]
   // With bf16 operands: pairs along a row. Keys, values, q and dout above are then pairs across
   // rows, half as many rows; q is not scaled, the score gradients are.
   float *q_pairs, *dout_pairs;  // [length, dim_pairs], [length, value_pairs]

@@ -11,7 +11,7 @@ constexpr std::int64_t kRowsAtOnce = 16;  // Rows of a thread, so that starting 
 
 /// Calls body(row) for all rows, some of them a thread.
 template <class Body>
-void each_row(int threads, std::int64_t rows, const Body& body) {
+void each_shared_row(int threads, std::int64_t rows, const Body& body) {
   parallel_for(threads, divide_up(rows, kRowsAtOnce), [&](std::int64_t part, int) {
     const std::int64_t end = std::min(rows, (part + 1) * kRowsAtOnce);
     for (std::int64_t row = part * kRowsAtOnce; row < end; ++row) {
@@ -28,7 +28,7 @@ const float* at(const void* x, const RowLayout& layout, std::int64_t row, std::i
 
 void join_heads(const JoinHeadsParams& p, int threads) {
   const std::int64_t width = p.left_dim + p.right_dim;
-  each_row(threads, p.rows, [&](std::int64_t row) {
+  each_shared_row(threads, p.rows, [&](std::int64_t row) {
     float* to = static_cast<float*>(p.out) + row * p.heads * width;
     for (std::int64_t head = 0; head < p.heads; ++head, to += width) {
       std::copy_n(at(p.left, p.left_layout, row, head), p.left_dim, to);
@@ -39,7 +39,7 @@ void join_heads(const JoinHeadsParams& p, int threads) {
 
 void split_heads(const SplitHeadsParams& p, int threads) {
   const std::int64_t width = p.left_dim + p.right_dim;
-  each_row(threads, p.rows, [&](std::int64_t row) {
+  each_shared_row(threads, p.rows, [&](std::int64_t row) {
     const float* from = static_cast<const float*>(p.x) + row * p.heads * width;
     float* const right = static_cast<float*>(p.right) + row * p.right_dim;
     std::copy_n(from + p.left_dim, p.right_dim, right);

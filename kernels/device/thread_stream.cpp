@@ -31,7 +31,7 @@ class ThreadStream final : public Stream {
     TRAIN_CHECK(threads >= 1, "a stream needs at least one thread, not {}", threads);
     const SignalsBlocked blocked;
     thread_ = JoinedThread([this] { run(); });
-    name.resize(std::min(name.size(), max_thread_name));
+    name.resize(std::min(name.size(), kMaxThreadName));
     pthread_setname_np(thread_.native_handle(), name.c_str());
   }
 
@@ -95,9 +95,9 @@ class ThreadStream final : public Stream {
   }
 
  private:
-  static constexpr std::size_t max_thread_name = 15;  // The kernel's limit, without the terminating
-                                                      // zero.
-  static constexpr auto nobody_waits = std::numeric_limits<std::uint64_t>::max();
+  static constexpr std::size_t kMaxThreadName = 15;  // The kernel's limit, without the terminating
+                                                     // zero.
+  static constexpr auto kNobodyWaits = std::numeric_limits<std::uint64_t>::max();
 
   void push(Item item) {
     bool was_idle = false;
@@ -153,7 +153,7 @@ class ThreadStream final : public Stream {
       run_work(lock, item);
     }
     if (++finished_ >= awaited_) {
-      awaited_ = nobody_waits;
+      awaited_ = kNobodyWaits;
       done_.notify_all();  // Callers that wait for a later item set it again.
     }
   }
@@ -201,7 +201,7 @@ class ThreadStream final : public Stream {
   std::uint64_t finished_ = 0;
   /// First item that a caller of `synchronize` waits for. Waking the caller for an earlier item
   /// would take a core from the computing threads.
-  std::uint64_t awaited_ = nobody_waits;
+  std::uint64_t awaited_ = kNobodyWaits;
   bool waiting_ = false;
   bool stopping_ = false;
   bool reported_ = false;

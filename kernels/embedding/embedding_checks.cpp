@@ -1,6 +1,5 @@
 #include "kernels/checks.hpp"
 #include "kernels/embedding/embedding.hpp"
-#include "kernels/kernel_list.hpp"
 
 namespace train::kernels {
 

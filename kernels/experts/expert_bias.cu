@@ -9,7 +9,7 @@
 namespace train::kernels::cuda {
 namespace {
 
-constexpr std::int64_t kPlacesOfBlock = BiasGradientParams::block;
+constexpr std::int64_t kPlacesOfBlock = BiasGradientParams::kBlock;
 
 /// Number of the first block of an expert: enough for the blocks of those before it.
 __device__ std::int64_t first_block(const std::int32_t* offsets, std::int64_t expert) {

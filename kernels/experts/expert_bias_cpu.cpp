@@ -53,7 +53,7 @@ HWY_EXPORT(sum_rows_of);
 
 namespace {
 
-/// Neighbouring places of one expert, at most BiasGradientParams::block, counted from its first.
+/// Neighbouring places of one expert, at most BiasGradientParams::kBlock, counted from its first.
 struct PlaceBlock {
   std::int64_t expert = 0, first = 0, count = 0;
 };
@@ -61,7 +61,7 @@ struct PlaceBlock {
 /// Blocks of all experts, in their order.
 template <class Params>
 std::vector<PlaceBlock> blocks_of(const char* kernel, const Params& p) {
-  constexpr std::int64_t block = BiasGradientParams::block;
+  constexpr std::int64_t block = BiasGradientParams::kBlock;
   std::vector<PlaceBlock> blocks;
   for (std::int64_t expert = 0; expert < p.experts; ++expert) {
     const std::int64_t end = p.offsets[expert + 1];
@@ -82,7 +82,7 @@ void expert_bias_forward(const ExpertBiasForwardParams& p, int threads) {
   const std::vector<PlaceBlock> blocks = blocks_of("expert_bias_forward", p);
   const auto* bias = static_cast<const float*>(p.bias);
   auto* y = static_cast<float*>(p.y);
-  each_row(threads, std::ssize(blocks), BiasGradientParams::block * p.cols, [&](std::int64_t i) {
+  each_row(threads, std::ssize(blocks), BiasGradientParams::kBlock * p.cols, [&](std::int64_t i) {
     const PlaceBlock& one = blocks[static_cast<std::size_t>(i)];
     add(bias + one.expert * p.stride, y + one.first * p.y_stride, one.count, p.y_stride, p.cols);
   });
@@ -94,7 +94,7 @@ void expert_bias_backward(const ExpertBiasBackwardParams& p, int threads) {
   const std::vector<PlaceBlock> blocks = blocks_of("expert_bias_backward", p);
   const auto* dy = static_cast<const float*>(p.dy);
   auto* partial = scratch.get<float>(std::max<std::int64_t>(1, std::ssize(blocks) * p.cols));
-  each_row(threads, std::ssize(blocks), BiasGradientParams::block * p.cols, [&](std::int64_t i) {
+  each_row(threads, std::ssize(blocks), BiasGradientParams::kBlock * p.cols, [&](std::int64_t i) {
     const PlaceBlock& one = blocks[static_cast<std::size_t>(i)];
     sum_rows(dy + one.first * p.dy_stride, partial + i * p.cols, one.count, p.dy_stride, p.cols);
   });

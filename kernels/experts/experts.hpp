@@ -91,14 +91,14 @@ struct ExpertMatmulParams {
   std::int64_t lda = 0, ldb = 0, ldc = 0;  ///< Elements between rows; those of W_e are k wide.
   std::int64_t stride = 0;                 ///< Elements between W_e and W_(e + 1).
   bool accumulate = false;
-  DType dtype = DType::f32;         ///< Of a and b.
-  DType output_dtype = DType::f32;  ///< Of c; f32 for `weight`.
+  DType dtype = DType::f32;         ///< Dtype of a and b.
+  DType output_dtype = DType::f32;  ///< Dtype of c; f32 for `weight`.
 };
 
 /// y[place] += the bias of the place's expert, bias + e stride.
 struct ExpertBiasForwardParams {
   void* y = nullptr;                      ///< [places, cols].
-  const void* bias = nullptr;             ///< Of expert 0.
+  const void* bias = nullptr;             ///< Bias of expert 0.
   const std::int32_t* offsets = nullptr;  ///< As in ExpertMatmulParams.
   std::int64_t experts = 0, places = 0, cols = 0;
   std::int64_t y_stride = 0;  ///< Elements between rows.
@@ -109,7 +109,7 @@ struct ExpertBiasForwardParams {
 /// without any. Overwritten.
 struct ExpertBiasBackwardParams {
   const void* dy = nullptr;  ///< [places, cols].
-  float* dbias = nullptr;    ///< Of expert 0.
+  float* dbias = nullptr;    ///< Gradient for expert 0.
   const std::int32_t* offsets = nullptr;
   std::int64_t experts = 0, places = 0, cols = 0;
   std::int64_t dy_stride = 0;

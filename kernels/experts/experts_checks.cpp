@@ -5,7 +5,6 @@
 #include <limits>
 
 #include "kernels/checks.hpp"
-#include "kernels/kernel_list.hpp"
 
 namespace train::kernels {
 namespace {

@@ -40,8 +40,8 @@ struct RowGroups {
   }
 };
 
-/// Sums of a chunk. Of groups that are documents they belong to the one that goes on from the chunk
-/// before; sums of documents that begin in the chunk are added to the results at once.
+/// Sums of a chunk. If groups are documents, these are the sums of the document that continues from
+/// the chunk before; sums of documents that begin in the chunk are added to the results at once.
 struct ChunkSums {
   std::int32_t* counts;  ///< [chunks, experts].
   float* probabilities;  ///< [chunks, experts].
@@ -57,7 +57,7 @@ struct ChunkSums {
   }
 };
 
-/// True if the first group of a chunk goes on from the chunk before. A group's rows are neighbours.
+/// True if the first group of a chunk continues from the chunk before. A group's rows are adjacent.
 __device__ bool goes_on(const RouterLoadsParams& p, std::int64_t chunk) {
   const std::int64_t row = chunk * kChunkRows;
   return row > 0 && row < p.rows && p.groups[row] >= 0 && p.groups[row] == p.groups[row - 1];

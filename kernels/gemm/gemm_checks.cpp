@@ -1,6 +1,5 @@
 #include "kernels/checks.hpp"
 #include "kernels/gemm/matmul.hpp"
-#include "kernels/kernel_list.hpp"
 
 namespace train::kernels {
 

@@ -20,7 +20,6 @@
 #include "kernels/gemm/matmul.hpp"
 #include "kernels/gemm/product_choice.hpp"
 #include "kernels/gemm/product_trial.hpp"
-#include "kernels/kernel_list.hpp"
 
 namespace train::kernels {
 namespace {
@@ -98,7 +97,7 @@ class MatmulPlans {
 
   /// Largest workspace that Hopper's kernels want; the same on all devices, as it affects the
   /// algorithm.
-  static constexpr std::size_t workspace_bytes = std::size_t{32} << 20U;
+  static constexpr std::size_t kWorkspaceBytes = std::size_t{32} << 20U;
 
   /// Launches the product. The first launch tries several algorithms on `stream` and waits for
   /// them.
@@ -226,19 +225,19 @@ class TrialOperands {
   /// Larger than a device's caches (50 MiB), so that operands come from memory. The two sizes are
   /// coprime to each other and to row lengths: no pair of rows repeats within a sum, and the parts
   /// of a split sum differ.
-  static constexpr std::size_t a_piece_bytes = std::size_t{2 * 31} << 20U;
-  static constexpr std::size_t b_piece_bytes = std::size_t{2 * 37} << 20U;
-  static constexpr std::size_t whole = std::numeric_limits<std::size_t>::max();
+  static constexpr std::size_t kAPieceBytes = std::size_t{2 * 31} << 20U;
+  static constexpr std::size_t kBPieceBytes = std::size_t{2 * 37} << 20U;
+  static constexpr std::size_t kWhole = std::numeric_limits<std::size_t>::max();
 
   TrialOperands(CudaStream& stream, const MatmulParams& p)
       : product(p),
         stream_(stream),
         a_(memory(p.transpose_a ? extent(p.k, p.m, p.lda) : extent(p.m, p.k, p.lda), p.dtype,
-                  a_piece_bytes)),
+                  kAPieceBytes)),
         b_(memory(p.transpose_b ? extent(p.n, p.k, p.ldb) : extent(p.k, p.n, p.ldb), p.dtype,
-                  b_piece_bytes)),
-        c_(p.accumulate ? memory(extent(p.m, p.n, p.ldc), p.output_dtype, whole) : nullptr),
-        fold_(RepeatedMemory::make(sizeof(unsigned long long), whole)) {}
+                  kBPieceBytes)),
+        c_(p.accumulate ? memory(extent(p.m, p.n, p.ldc), p.output_dtype, kWhole) : nullptr),
+        fold_(RepeatedMemory::make(sizeof(unsigned long long), kWhole)) {}
 
   static std::unique_ptr<RepeatedMemory> memory(std::int64_t elements, DType dtype,
                                                 std::size_t piece) {
@@ -358,7 +357,7 @@ MatmulPlans::Ways MatmulPlans::ways_of(const MatmulPlan& plan, const MatmulParam
   const std::unique_ptr<cublasLtMatmulPreferenceOpaque_t,
                         decltype(&cublasLtMatmulPreferenceDestroy)>
       preference(made, cublas_lt().preference_destroy);
-  set(made, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, workspace_bytes);
+  set(made, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kWorkspaceBytes);
   // Partial sums of a split k must be added in one order, from the workspace.
   set(made, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
       static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
@@ -390,8 +389,8 @@ void MatmulPlans::launch(CudaStream& stream, const MatmulPlan& plan,
   const float old = p.accumulate ? 1.0F : 0.0F;
   check_library(cublas_lt().matmul(handle_, plan.desc.get(), &one, p.b, plan.left.get(), p.a,
                                    plan.right.get(), &old, p.c, plan.result.get(), p.c,
-                                   plan.result.get(), &algorithm, stream.scratch(workspace_bytes),
-                                   workspace_bytes, stream.native()),
+                                   plan.result.get(), &algorithm, stream.scratch(kWorkspaceBytes),
+                                   kWorkspaceBytes, stream.native()),
                 "cublasLtMatmul");
 }
 

@@ -2,7 +2,6 @@
 #include "kernels/head/head_loss.hpp"
 #include "kernels/head/log_probs.hpp"
 #include "kernels/head/row_distance.hpp"
-#include "kernels/kernel_list.hpp"
 
 namespace train::kernels {
 namespace {

@@ -2,6 +2,13 @@
 
 #include "kernels/cpu_support.hpp"
 
+namespace train::kernels {
+
+struct HeadLossParams;
+struct TokenLogProbsParams;
+
+}  // namespace train::kernels
+
 namespace train::kernels::cpu {
 
 /// Kernels of the head, with the product of a kernel set.

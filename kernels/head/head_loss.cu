@@ -6,6 +6,7 @@
 #include "kernels/head/row_losses.cuh"
 #include "kernels/head/seen_logits.cuh"
 #include "kernels/instructions.cuh"
+#include "kernels/kernel_list.hpp"
 #include "kernels/launch.cuh"
 #include "kernels/reduce.cuh"
 

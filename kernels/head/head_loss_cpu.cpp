@@ -6,6 +6,7 @@
 #include "kernels/head/head_loss.hpp"
 #include "kernels/head/head_loss_products.hpp"
 #include "kernels/head/logit_row.hpp"
+#include "kernels/kernel_list.hpp"
 
 namespace train::kernels::cpu {
 namespace {

@@ -4,6 +4,7 @@
 #include "kernels/head/log_probs.hpp"
 #include "kernels/head/seen_logits.cuh"
 #include "kernels/head/top_logits.cuh"
+#include "kernels/kernel_list.hpp"
 #include "kernels/launch.cuh"
 #include "kernels/reduce.cuh"
 

@@ -15,7 +15,7 @@ struct BackwardRow {
 
 /// True if a block has registers to read dx before the sums are known.
 template <class Shape>
-constexpr bool early = Shape::lanes < 512;
+constexpr bool kEarly = Shape::lanes < 512;
 
 /// Reads a row, adds dy * xhat to `dweight`, and computes the thread's sums of g and g * xhat.
 /// Zeros beyond the row's columns.
@@ -27,7 +27,7 @@ __device__ void begin_row(const NormBackwardParams& p, const RowWalk& walk, int 
   Part dy;
   row.x.load(p.x, walk.offset(p.x_layout), lane, cols);
   dy.load(p.dy, walk.offset(p.dy_layout), lane, cols);
-  if (!rotated && early<Shape> && p.accumulate_dx) {
+  if (!rotated && kEarly<Shape> && p.accumulate_dx) {
     row.before.load(p.dx, walk.offset(p.dx_layout), lane, cols);
   }
   if (cols > 0) {
@@ -125,18 +125,18 @@ __device__ void write_partial(float (&dweight)[Shape::elements], float* partial,
 
 /// Registers of a thread: its part of a row, and the sums of its columns.
 template <class Shape>
-constexpr int backward_registers =
-    Packed<typename Shape::T>::wide || Shape::elements > 16 || !early<Shape> ? 128 : 80;
+constexpr int kBackwardRegisters =
+    Packed<typename Shape::T>::wide || Shape::elements > 16 || !kEarly<Shape> ? 128 : 80;
 
 /// Largest number of blocks: about what 132 multiprocessors run at once, or twice that.
 template <class Shape>
-constexpr std::int64_t most_backward_blocks = backward_registers<Shape> == 80 ? 768 : 512;
+constexpr std::int64_t kMostBackwardBlocks = kBackwardRegisters<Shape> == 80 ? 768 : 512;
 
 /// x, dy and, if accumulated into, dx are read once, and dx is written once. A thread keeps the
 /// weight gradient of its columns from row to row.
 template <class Shape, bool aligned, bool rotated>
 __global__ void __launch_bounds__(Shape::threads,
-                                  blocks_with_registers<Shape>(aligned ? backward_registers<Shape>
+                                  blocks_with_registers<Shape>(aligned ? kBackwardRegisters<Shape>
                                                                        : 255))
     norm_backward_kernel(NormBackwardParams p, RowPlan plan, float* partial) {
   const int lane = static_cast<int>(threadIdx.x) % Shape::lanes;
@@ -154,7 +154,7 @@ __global__ void __launch_bounds__(Shape::threads,
     begin_row<rotated>(p, walk, lane, cols, row, dweight, sums);
     add_up(sums);
     row.x.keep_packed();
-    if (!rotated && !early<Shape> && p.accumulate_dx) {
+    if (!rotated && !kEarly<Shape> && p.accumulate_dx) {
       row.before.load(p.dx, walk.offset(p.dx_layout), lane, cols);
     }
     finish_row<rotated>(p, row, p.kind == NormKind::layer ? sums[0] * plan.column_share : 0.0F,
@@ -175,7 +175,7 @@ bool whole_vectors(const NormBackwardParams& p) {
 template <class T>
 void run_backward(CudaStream& stream, const NormBackwardParams& p) {
   for_row_shape<T>(p.cols, p.rotation.cos != nullptr, [&]<class Shape, bool rotated>() {
-    const RowPlan plan = plan_rows<Shape>(p, most_backward_blocks<Shape>);
+    const RowPlan plan = plan_rows<Shape>(p, kMostBackwardBlocks<Shape>);
     const std::int64_t blocks = plan.blocks();
     float* partial = weight_partials(stream, blocks, p.cols);
     launch(stream,

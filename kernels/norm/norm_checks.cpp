@@ -1,5 +1,4 @@
 #include "kernels/checks.hpp"
-#include "kernels/kernel_list.hpp"
 #include "kernels/norm/norm.hpp"
 
 namespace train::kernels {

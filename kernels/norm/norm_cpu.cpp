@@ -280,14 +280,8 @@ void norm_backward(const NormBackwardParams& p, int threads) {
   parallel_blocks(threads, rows, block, [&](std::int64_t begin, std::int64_t end) {
     rows_of(p, partial + begin / block * p.cols, begin, end);
   });
-  if (p.dweight == nullptr) {
-    return;
-  }
-  std::fill_n(p.dweight, p.cols, 0.0F);
-  for (std::int64_t i = 0; i < blocks; ++i) {
-    for (std::int64_t c = 0; c < p.cols; ++c) {
-      p.dweight[c] += partial[i * p.cols + c];
-    }
+  if (p.dweight != nullptr) {
+    add_blocks(partial, blocks, p.cols, p.dweight);
   }
 }
 

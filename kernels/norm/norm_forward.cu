@@ -79,11 +79,11 @@ __device__ void normalise(const NormForwardParams& p, RowPart<Shape, aligned>& x
 
 /// Registers of a thread.
 template <class Shape, bool aligned>
-constexpr int forward_registers = aligned && !Packed<typename Shape::T>::wide ? 64 : 128;
+constexpr int kForwardRegisters = aligned && !Packed<typename Shape::T>::wide ? 64 : 128;
 
 template <class Shape, bool aligned, bool rotated>
 __global__ void __launch_bounds__(Shape::threads,
-                                  blocks_with_registers<Shape>(forward_registers<Shape, aligned>))
+                                  blocks_with_registers<Shape>(kForwardRegisters<Shape, aligned>))
     norm_forward_kernel(NormForwardParams p, RowPlan plan) {
   const int lane = static_cast<int>(threadIdx.x) % Shape::lanes;
   const int team = static_cast<int>(threadIdx.x) / Shape::lanes;

@@ -11,7 +11,7 @@ namespace train::kernels::cuda {
 namespace {
 
 /// Rows of one tensor per block.
-constexpr std::int64_t kBlockRows = kBlockThreads / kRowSumLanes;
+constexpr std::int64_t kSumRows = kBlockThreads / kRowSumLanes;
 
 /// A half warp per row: column c in the sum of thread c % 16, bitwise as on the CPU.
 __global__ void __launch_bounds__(kBlockThreads)
@@ -19,7 +19,7 @@ __global__ void __launch_bounds__(kBlockThreads)
   std::int64_t first = 0;
   const RowSquareSumsParams::Tensor& p = batch.of_block(first);
   const std::int64_t row =
-      (blockIdx.x - first) * kBlockRows + static_cast<std::int64_t>(threadIdx.x) / kRowSumLanes;
+      (blockIdx.x - first) * kSumRows + static_cast<std::int64_t>(threadIdx.x) / kRowSumLanes;
   const int lane = static_cast<int>(threadIdx.x) % kRowSumLanes;
   const bool inside = row < p.rows;
   constexpr int at_once = 16;  // Elements in flight per thread.
@@ -99,7 +99,7 @@ __global__ void clip_scale_kernel(ClipScaleParams p) {
 void row_square_sums(CudaStream& stream, const RowSquareSumsParams& p) {
   using Tensor = RowSquareSumsParams::Tensor;
   each_batch(
-      p.tensors, [](const Tensor& tensor) { return divide_up(tensor.rows, kBlockRows); },
+      p.tensors, [](const Tensor& tensor) { return divide_up(tensor.rows, kSumRows); },
       [&](const TensorBatch<Tensor>& batch, const dim3& blocks) {
         launch(stream, row_square_sums_kernel, {.blocks = blocks}, batch);
       });

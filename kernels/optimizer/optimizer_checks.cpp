@@ -1,5 +1,4 @@
 #include "kernels/checks.hpp"
-#include "kernels/kernel_list.hpp"
 #include "kernels/optimizer/adamw.hpp"
 #include "kernels/optimizer/ademamix.hpp"
 #include "kernels/optimizer/average.hpp"

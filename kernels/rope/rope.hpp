@@ -9,11 +9,11 @@
 
 namespace train::kernels {
 
-/// Frequencies given by a table instead of theta, for at most `most_pairs` pairs.
+/// Frequencies given by a table instead of theta, for at most `kMostPairs` pairs.
 struct RopeFrequencies {
-  static constexpr std::size_t most_pairs = 128;
+  static constexpr std::size_t kMostPairs = 128;
   bool given = false;
-  std::array<float, most_pairs> values = {};  ///< Radians per position.
+  std::array<float, kMostPairs> values = {};  ///< Radians per position.
 };
 
 /// Fills cos and sin, each [seq_len, head_dim / 2]: angle(t, i) = t * theta^(-2i / head_dim). Su et

@@ -1,7 +1,6 @@
 #include "kernels/rope/rope.hpp"
 
 #include "kernels/checks.hpp"
-#include "kernels/kernel_list.hpp"
 
 namespace train::kernels {
 
@@ -10,7 +9,7 @@ void check_params(const RopeTableParams& params) {
               "rope_table: head_dim {} is not even", params.head_dim);
   require_pointers("rope_table", params.seq_len * params.head_dim, params.cos, params.sin);
   TRAIN_CHECK(
-      !params.frequencies.given || params.head_dim / 2 <= std::int64_t{RopeFrequencies::most_pairs},
+      !params.frequencies.given || params.head_dim / 2 <= std::int64_t{RopeFrequencies::kMostPairs},
       "rope_table: frequencies of {} pairs", params.head_dim / 2);
 }
 

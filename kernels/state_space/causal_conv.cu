@@ -2,13 +2,12 @@
 #include "kernels/launch.cuh"
 #include "kernels/state_space/causal_conv.hpp"
 #include "kernels/state_space/documents.cuh"
+#include "kernels/state_space/gates.cuh"
 
 // A plain form: a thread has an element forward, and a channel of all rows backward, in the CPU's
 // order. Nothing of it has run on a device.
 namespace train::kernels::cuda {
 namespace {
-
-__device__ inline float sigmoid_of(float x) { return 1.0F / (1.0F + expf(-x)); }
 
 /// Convolution of a channel at a row, whose place in its document is `position`.
 template <class T, class Input>

@@ -2,13 +2,12 @@
 #include "kernels/launch.cuh"
 #include "kernels/reduce.cuh"
 #include "kernels/state_space/gated_norm.hpp"
+#include "kernels/state_space/gates.cuh"
 
 // A plain form: a block has a group of a row. Nothing of it has run on a
 // device.
 namespace train::kernels::cuda {
 namespace {
-
-__device__ inline float sigmoid_of(float x) { return 1.0F / (1.0F + expf(-x)); }
 
 template <class T>
 __global__ void __launch_bounds__(kBlockThreads) gated_norm_kernel(GatedNormForwardParams p) {

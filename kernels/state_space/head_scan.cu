@@ -2,6 +2,7 @@
 #include "kernels/instructions.cuh"
 #include "kernels/launch.cuh"
 #include "kernels/state_space/documents.cuh"
+#include "kernels/state_space/gates.cuh"
 #include "kernels/state_space/head_scan.hpp"
 
 // A plain form: a block has a head, a thread some states of all its channels,
@@ -9,10 +10,7 @@
 namespace train::kernels::cuda {
 namespace {
 
-constexpr int kThreads = 64;
-
-__device__ inline float sigmoid_of(float x) { return 1.0F / (1.0F + expf(-x)); }
-__device__ inline float softplus_of(float x) { return fmaxf(x, 0.0F) + log1pf(expf(-fabsf(x))); }
+constexpr int kHeadThreads = 64;
 
 /// One head's inputs.
 template <class T>
@@ -47,7 +45,7 @@ struct ScanHead {
 /// [states, width].
 __device__ inline void sum_states(const float* parts, std::int64_t states, std::int64_t width,
                                   float* sums) {
-  for (std::int64_t p = threadIdx.x; p < width; p += kThreads) {
+  for (std::int64_t p = threadIdx.x; p < width; p += kHeadThreads) {
     float sum = 0.0F;
     for (std::int64_t n = 0; n < states; ++n) {
       sum += parts[n * width + p];
@@ -58,7 +56,7 @@ __device__ inline void sum_states(const float* parts, std::int64_t states, std::
 
 /// `scratch`: states and products of each block, [states, width] each.
 template <class T>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kHeadThreads)
     head_scan_forward_kernel(HeadScanForwardParams p, float* scratch) {
   auto* sums = dynamic_shared<float>();
   const HeadScanInputs& in = p.in;
@@ -81,7 +79,7 @@ __global__ void __launch_bounds__(kThreads)
     float* kept = p.kept + row / kHeadChunk * in.state_size() + at.head * size;
     const float step = at.step(row);
     const float decay = expf(step * rate);
-    for (std::int64_t n = threadIdx.x; n < in.states; n += kThreads) {
+    for (std::int64_t n = threadIdx.x; n < in.states; n += kHeadThreads) {
       const float b = at.b(row, n);
       const float c = at.c(row, n);
       for (std::int64_t w = 0; w < in.width; ++w) {
@@ -101,7 +99,7 @@ __global__ void __launch_bounds__(kThreads)
     }
     __syncthreads();
     sum_states(parts, in.states, in.width, sums);
-    for (std::int64_t w = threadIdx.x; w < in.width; w += kThreads) {
+    for (std::int64_t w = threadIdx.x; w < in.width; w += kHeadThreads) {
       store<T>(p.y, row * p.y_stride + at.head * in.width + w,
                sums[w] + in.d[at.head] * at.x(row, w));
     }
@@ -111,16 +109,16 @@ __global__ void __launch_bounds__(kThreads)
 
 /// Global scratch of one block, states of [states, width].
 struct HeadScratch {
-  static constexpr std::int64_t pieces = kHeadChunk / kHeadPiece;
+  static constexpr std::int64_t kPieces = kHeadChunk / kHeadPiece;
   float *begins, *rows, *carry, *parts;
   std::int64_t size;
 
   __host__ __device__ static std::int64_t floats(std::int64_t size) {
-    return (pieces + kHeadPiece + 3) * size;
+    return (kPieces + kHeadPiece + 3) * size;
   }
   __device__ HeadScratch(float* scratch, std::int64_t state)
       : begins(scratch),
-        rows(begins + pieces * state),
+        rows(begins + kPieces * state),
         carry(rows + (kHeadPiece + 1) * state),
         parts(carry + state),
         size(state) {}
@@ -133,7 +131,7 @@ __device__ void walk_row(const ScanHead<T>& at, std::int64_t row, float rate, co
                          float* after) {
   const float step = at.step(row);
   const float decay = expf(step * rate);
-  for (std::int64_t n = threadIdx.x; n < at.in.states; n += kThreads) {
+  for (std::int64_t n = threadIdx.x; n < at.in.states; n += kHeadThreads) {
     const float b = at.b(row, n);
     for (std::int64_t w = 0; w < at.in.width; ++w) {
       const std::int64_t place = n * at.in.width + w;
@@ -160,7 +158,7 @@ __device__ void row_back(const HeadScanBackwardParams& p, const ScanHead<T>& at,
   const float decay = expf(step * rate);
   float* parts = p.partial + (at.head * in.rows.count() + row) * 2 * in.states;
   const std::int64_t place_of_y = row * p.y_stride + at.head * in.width;
-  for (std::int64_t n = threadIdx.x; n < in.states; n += kThreads) {
+  for (std::int64_t n = threadIdx.x; n < in.states; n += kHeadThreads) {
     const float b = at.b(row, n);
     const float c = at.c(row, n);
     float db = 0.0F;
@@ -183,7 +181,7 @@ __device__ void row_back(const HeadScanBackwardParams& p, const ScanHead<T>& at,
   __syncthreads();
   sum_states(s.parts, in.states, in.width, of_x);
   __syncthreads();
-  for (std::int64_t w = threadIdx.x; w < in.width; w += kThreads) {
+  for (std::int64_t w = threadIdx.x; w < in.width; w += kHeadThreads) {
     store<T>(p.dx, row * p.dx_stride + at.head * in.width + w,
              step * of_x[w] + in.d[at.head] * load<T>(p.dy, place_of_y + w));
   }
@@ -216,7 +214,7 @@ __device__ void chunk_back(const HeadScanBackwardParams& p, const ScanHead<T>& a
   const HeadScanInputs& in = p.in;
   const float rate = at.rate();
   const float* kept = p.kept + begin / kHeadChunk * in.state_size() + at.head * s.size;
-  for (std::int64_t n = threadIdx.x; n < in.states; n += kThreads) {
+  for (std::int64_t n = threadIdx.x; n < in.states; n += kHeadThreads) {
     for (std::int64_t w = 0; w < in.width; ++w) {
       s.begins[n * in.width + w] = first ? 0.0F : kept[w * in.states + n];
     }
@@ -235,7 +233,7 @@ __device__ void chunk_back(const HeadScanBackwardParams& p, const ScanHead<T>& a
     for (std::int64_t row = from; row < to; ++row) {
       float* after = s.rows + (row - from + 1) * s.size;
       if (row == from) {  // A thread copies what it alone reads.
-        for (std::int64_t n = threadIdx.x; n < in.states; n += kThreads) {
+        for (std::int64_t n = threadIdx.x; n < in.states; n += kHeadThreads) {
           for (std::int64_t w = 0; w < in.width; ++w) {
             s.rows[n * in.width + w] = s.begins[piece * s.size + n * in.width + w];
           }
@@ -250,7 +248,7 @@ __device__ void chunk_back(const HeadScanBackwardParams& p, const ScanHead<T>& a
 }
 
 template <class T>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kHeadThreads)
     head_scan_backward_kernel(HeadScanBackwardParams p, float* scratch) {
   auto* shared = dynamic_shared<float>();
   const ScanHead<T> at{p.in, blockIdx.x};
@@ -260,7 +258,7 @@ __global__ void __launch_bounds__(kThreads)
   for (std::int64_t first = 0; first < p.in.rows.count();) {
     const std::int64_t last = document_end(p.in.rows, first);
     HeadSums sums;
-    for (std::int64_t n = threadIdx.x; n < p.in.states; n += kThreads) {
+    for (std::int64_t n = threadIdx.x; n < p.in.states; n += kHeadThreads) {
       for (std::int64_t w = 0; w < p.in.width; ++w) {
         s.carry[n * p.in.width + w] = 0.0F;
       }
@@ -324,7 +322,7 @@ void head_scan_forward(CudaStream& stream, const HeadScanForwardParams& p) {
     launch(stream, head_scan_forward_kernel<T>,
            {.blocks =
                 dim3(static_cast<unsigned>(p.in.heads), static_cast<unsigned>(p.in.rows.sequences)),
-            .threads = dim3(kThreads),
+            .threads = dim3(kHeadThreads),
             .shared_bytes = static_cast<std::size_t>(p.in.width) * sizeof(float)},
            p, scratch);
   });
@@ -336,7 +334,7 @@ void head_scan_backward(CudaStream& stream, const HeadScanBackwardParams& p) {
   for_element_type(p.dtype, [&]<class T>() {
     launch(stream, head_scan_backward_kernel<T>,
            {.blocks = dim3(static_cast<unsigned>(p.in.heads)),
-            .threads = dim3(kThreads),
+            .threads = dim3(kHeadThreads),
             .shared_bytes = static_cast<std::size_t>(p.in.width + p.in.states) * sizeof(float)},
            p, scratch);
     launch_each(stream, p.in.rows.count() * p.in.groups * 2 * p.in.states, SumsOfHeads<T>{p});

@@ -19,7 +19,7 @@ inline constexpr std::int64_t kHeadChunk = 128;
 /// products, on a device their states; divides kHeadChunk.
 inline constexpr std::int64_t kHeadPiece = 32;
 
-/// What both passes of the scan of heads read. Row t of a matrix is at t times
+/// Inputs of both passes of the scan of heads. Row t of a matrix is at t times
 /// its stride.
 struct HeadScanInputs {
   DocumentRows rows;

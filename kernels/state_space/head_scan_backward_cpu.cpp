@@ -88,10 +88,10 @@ struct HeadCall {
 struct HeadPieceRows {
   std::int64_t begin, rows;
   const float* before;  ///< The states before the first.
-  bool first, last;     ///< Of the document: no states before it, no adjoint behind it.
+  bool first, last;     ///< Ends of a document: no state before, no adjoint behind.
   RightFactor b, c;     ///< [rows, padded states]: of the head's group.
   float *db, *dc;       ///< As b, of this head.
-  std::int64_t stride;  ///< Of db and dc.
+  std::int64_t stride;  ///< Stride of db and dc.
 };
 
 /// b or c of a piece: in its place where nothing behind its states has to be zero, else in

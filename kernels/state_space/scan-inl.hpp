@@ -62,7 +62,7 @@ struct ScanRows {
 
   float* steps;    ///< D = softplus(delta + delta_bias).
   float* steps_u;  ///< D u.
-  float* sums;     ///< Of y, state by state; begins as d u.
+  float* sums;     ///< Sums of y, state by state; begins as d u.
 
   /// Row t of the vector at channel i.
   static constexpr std::int64_t place(std::int64_t i, std::int64_t t) {

@@ -2,6 +2,7 @@
 #include "kernels/instructions.cuh"
 #include "kernels/launch.cuh"
 #include "kernels/state_space/documents.cuh"
+#include "kernels/state_space/gates.cuh"
 #include "kernels/state_space/selective_scan.hpp"
 
 // A plain form: a thread has a channel, a block those whose sums are taken together, in the CPU's
@@ -10,9 +11,6 @@ namespace train::kernels::cuda {
 namespace {
 
 constexpr int kThreads = static_cast<int>(kScanChannels);
-
-__device__ inline float sigmoid_of(float x) { return 1.0F / (1.0F + expf(-x)); }
-__device__ inline float softplus_of(float x) { return fmaxf(x, 0.0F) + log1pf(expf(-fabsf(x))); }
 
 /// One channel's inputs.
 template <class T>

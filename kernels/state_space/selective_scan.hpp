@@ -26,7 +26,7 @@ inline constexpr std::int64_t kScanChannels = 64;
   return divide_up(channels, kScanChannels) * rows * 2 * states;
 }
 
-/// What both passes of the scan read. Row t of a matrix is at t times its stride.
+/// Inputs of both passes of the scan. Row t of a matrix is at t times its stride.
 struct ScanInputs {
   DocumentRows rows;
   const void* u = nullptr;            ///< [rows, channels].

@@ -1,5 +1,4 @@
 #include "kernels/checks.hpp"
-#include "kernels/kernel_list.hpp"
 #include "kernels/state_space/causal_conv.hpp"
 #include "kernels/state_space/gated_norm.hpp"
 #include "kernels/state_space/head_scan.hpp"

@@ -31,7 +31,7 @@ std::string known_types() {
 /// A model_type that transformers or its authors' code has, whose layers are not computed here.
 struct UnsupportedType {
   std::string_view model_type;
-  std::string_view needs;  ///< What its layers have that none here has.
+  std::string_view needs;  ///< Unsupported part of its layers.
 };
 constexpr auto kUnsupported = std::to_array<UnsupportedType>({
     {"bamba", "attention among layers of Mamba-2"},

@@ -66,7 +66,7 @@ DecoderSizes latent_decoder_sizes(ModelConfig& config) {
   }
   if (sizes.kv_heads != sizes.heads) {
     config.refuse(
-        fmt::format("num_key_value_heads is {} of {} heads, and every head has its own here",
+        fmt::format("num_key_value_heads is {}, but must equal the {} heads in this model",
                     sizes.kv_heads, sizes.heads));
   }
   sizes.head_dim = 1;

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "engine/model/blocks/attention_block.hpp"
-#include "engine/model/blocks/latent_attention_block.hpp"
+#include "engine/model/blocks/latent_attention_spec.hpp"
 #include "engine/model/blocks/mlp_block.hpp"
 #include "engine/model/config_json/model_config.hpp"
 #include "engine/model/experts/experts_block.hpp"

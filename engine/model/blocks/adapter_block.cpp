@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "kernels/activation/elementwise.hpp"
+#include "kernels/backend.hpp"
 #include "kernels/gemm/matmul.hpp"
 
 namespace train::engine {

@@ -11,6 +11,7 @@
 #include "kernels/activation/clamp.hpp"
 #include "kernels/attention/attention.hpp"
 #include "kernels/attention/attention_cached.hpp"
+#include "kernels/backend.hpp"
 
 namespace train::engine {
 namespace {
@@ -222,7 +223,7 @@ void AttentionBlock::reserve(const BlockContext& context) {
   lse_ = workspace_->keep(context.prefix, "lse", rows * spec_.heads, Content::floats);
   if (const std::int64_t texts = workspace_->cached_texts(); texts > 0) {
     cache_capacity_ = kernels::cache_capacity(workspace_->seq_len(), spec_.window);
-    const std::int64_t count = texts * kv_dim_ * cache_capacity_ + kernels::KeyValueCache::slack;
+    const std::int64_t count = texts * kv_dim_ * cache_capacity_ + kernels::KeyValueCache::kSlack;
     cached_keys_ = workspace_->keep_for_texts(context.prefix + "cached keys", count);
     cached_values_ = workspace_->keep_for_texts(context.prefix + "cached values", count);
   }
@@ -374,28 +375,35 @@ void AttentionBlock::attend_cached(const BlockCall& call) const {
                                            .dtype = workspace_->dtype()});
 }
 
+template <class Params>
+Params AttentionBlock::lane_params(const BlockCall& call) const {
+  Params params;
+  params.q = rotated() + rotated_query().column;
+  params.k = rotated() + rotated_key().column;
+  params.v = values() + values_view().column;
+  params.out = workspace_->at(attended_);
+  params.lse = workspace_->floats_at(lse_);
+  params.positions = call.lane.positions;
+  params.sequences = call.lane.sequences;
+  params.seq_len = call.lane.seq_len;
+  params.heads = spec_.heads;
+  params.head_dim = spec_.head_dim;
+  params.kv_heads = spec_.kv_heads;
+  params.window = spec_.window;
+  params.softcap = spec_.softcap;
+  params.q_layout = rotated_query().layout;
+  params.k_layout = rotated_key().layout;
+  params.v_layout = values_view().layout;
+  params.out_layout = {query_dim_, spec_.head_dim};
+  params.scale = scale_;
+  params.dtype = workspace_->dtype();
+  return params;
+}
+
 void AttentionBlock::attend_to_lane(const BlockCall& call) const {
-  const kernels::RowLayout output_layout{query_dim_, spec_.head_dim};
-  kernels_->attention_forward(call.stream, {.q = rotated() + rotated_query().column,
-                                            .k = rotated() + rotated_key().column,
-                                            .v = values() + values_view().column,
-                                            .out = workspace_->at(attended_),
-                                            .lse = workspace_->floats_at(lse_),
-                                            .positions = call.lane.positions,
-                                            .sequences = call.lane.sequences,
-                                            .seq_len = call.lane.seq_len,
-                                            .heads = spec_.heads,
-                                            .head_dim = spec_.head_dim,
-                                            .kv_heads = spec_.kv_heads,
-                                            .window = spec_.window,
-                                            .softcap = spec_.softcap,
-                                            .q_layout = rotated_query().layout,
-                                            .k_layout = rotated_key().layout,
-                                            .v_layout = values_view().layout,
-                                            .out_layout = output_layout,
-                                            .scale = scale_,
-                                            .dtype = workspace_->dtype(),
-                                            .sinks = sinks(call)});
+  auto params = lane_params<kernels::AttentionForwardParams>(call);
+  params.sinks = sinks(call);
+  kernels_->attention_forward(call.stream, params);
 }
 
 void AttentionBlock::attend(const BlockCall& call) const {
@@ -439,36 +447,18 @@ void AttentionBlock::forward_output(const BlockCall& call, Elements branch) {
 }
 
 void AttentionBlock::attend_backward(const BlockCall& call, ConstElements dattended) const {
-  const kernels::RowLayout output_layout{query_dim_, spec_.head_dim};
   Elements dprojection = workspace_->at(dprojection_);
-  kernels_->attention_backward(call.stream, {.q = rotated() + rotated_query().column,
-                                             .k = rotated() + rotated_key().column,
-                                             .v = values() + values_view().column,
-                                             .out = workspace_->at(attended_),
-                                             .dout = dattended,
-                                             .lse = workspace_->floats_at(lse_),
-                                             .positions = call.lane.positions,
-                                             .delta = workspace_->floats_at(delta_),
-                                             .dq = dprojection + query_.column,
-                                             .dk = dprojection + key_.column,
-                                             .dv = dprojection + value_.column,
-                                             .sequences = call.lane.sequences,
-                                             .seq_len = call.lane.seq_len,
-                                             .heads = spec_.heads,
-                                             .head_dim = spec_.head_dim,
-                                             .kv_heads = spec_.kv_heads,
-                                             .window = spec_.window,
-                                             .softcap = spec_.softcap,
-                                             .q_layout = rotated_query().layout,
-                                             .k_layout = rotated_key().layout,
-                                             .v_layout = values_view().layout,
-                                             .out_layout = output_layout,
-                                             .dout_layout = output_layout,
-                                             .dq_layout = query_.layout,
-                                             .dk_layout = key_.layout,
-                                             .dv_layout = value_.layout,
-                                             .scale = scale_,
-                                             .dtype = workspace_->dtype()});
+  auto params = lane_params<kernels::AttentionBackwardParams>(call);
+  params.dout = dattended;
+  params.delta = workspace_->floats_at(delta_);
+  params.dq = dprojection + query_.column;
+  params.dk = dprojection + key_.column;
+  params.dv = dprojection + value_.column;
+  params.dout_layout = params.out_layout;
+  params.dq_layout = query_.layout;
+  params.dk_layout = key_.layout;
+  params.dv_layout = value_.layout;
+  kernels_->attention_backward(call.stream, params);
   if (sinks_ && !sinks_->frozen) {
     kernels_->attention_sinks_backward(call.stream, {.sinks = sinks(call),
                                                      .lse = workspace_->floats_at(lse_),

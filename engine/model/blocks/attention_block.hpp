@@ -13,6 +13,12 @@
 #include "engine/model/spec.hpp"
 #include "kernels/row_layout.hpp"
 
+namespace train::kernels {
+
+struct KeyValueCache;
+
+}  // namespace train::kernels
+
 namespace train::engine {
 
 enum class ProjectionLayout : std::uint8_t {
@@ -103,6 +109,9 @@ class AttentionBlock final : public Block {
   void clip_backward(const BlockCall& call, Elements dprojection) const;
   void normalise_and_rotate(const BlockCall& call);
   void attend(const BlockCall& call) const;
+  /// Params of attention over a lane, forward and backward, but for what one of them alone has.
+  template <class Params>
+  [[nodiscard]] Params lane_params(const BlockCall& call) const;
   void attend_to_lane(const BlockCall& call) const;
   [[nodiscard]] kernels::KeyValueCache cache() const;
   void keep_keys(const BlockCall& call) const;

@@ -4,6 +4,7 @@
 #include "engine/model/blocks/copy_rows.hpp"
 #include "kernels/activation/bias.hpp"
 #include "kernels/activation/elementwise.hpp"
+#include "kernels/backend.hpp"
 #include "kernels/embedding/embedding.hpp"
 
 namespace train::engine {

@@ -5,6 +5,7 @@
 #include "base/check.hpp"
 #include "engine/model/blocks/copy_rows.hpp"
 #include "kernels/activation/elementwise.hpp"
+#include "kernels/backend.hpp"
 #include "kernels/gemm/matmul.hpp"
 #include "kernels/head/head_loss.hpp"
 #include "kernels/head/log_probs.hpp"

@@ -7,6 +7,12 @@
 #include "engine/model/blocks/linear_and_norm.hpp"
 #include "engine/model/spec.hpp"
 
+namespace train::kernels {
+
+struct LogProbResults;
+
+}  // namespace train::kernels
+
 namespace train::engine {
 
 /// Final norm, LM head and loss, fused: the logits exist for a few rows at a time. With tied
@@ -76,10 +82,10 @@ class HeadUnit final : public LayerUnit {
 
 /// Rows of logits that exist at a time: the largest power of two whose logits fit in 32 MiB, or up
 /// to 64 rows that fit in 64 MiB, at least 16, at most `rows`. Each chunk passes over the whole
-/// matrix and its gradient, which costs more than logits that leave the last cache (measured:
-/// `kernels_bench`). Tensor cores (bf16) are through with the products of 200 rows when the fp32
-/// gradient has been read and written once (H200: 8 bytes an element at 4.3 TB/s, 6 operations an
-/// element and row at 650 TFLOP/s): at least 4096 there.
+/// matrix and its gradient, which costs more than logits that leave the last cache (measured by
+/// `./dev bench --kernels`). Tensor cores (bf16) finish the products of 200 rows in the time in
+/// which the fp32 gradient is read and written once (H200: 8 bytes an element at 4.3 TB/s, 6
+/// operations an element and row at 650 TFLOP/s): at least 4096 there.
 [[nodiscard]] std::int64_t head_chunk_rows(std::int64_t rows, std::int64_t vocab_size,
                                            kernels::DType dtype);
 

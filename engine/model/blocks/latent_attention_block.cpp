@@ -6,7 +6,9 @@
 
 #include "base/check.hpp"
 #include "kernels/attention/attention.hpp"
+#include "kernels/attention/attention_cached.hpp"
 #include "kernels/attention/shared_keys.hpp"
+#include "kernels/backend.hpp"
 
 namespace train::engine {
 
@@ -198,7 +200,7 @@ void LatentAttentionBlock::reserve_cache(const std::string& prefix) {
   cache_capacity_ = kernels::cache_capacity(w.seq_len(), 0);
   const auto state = [&](const char* name, std::int64_t width) {
     return w.keep_for_texts(prefix + name,
-                            texts * width * cache_capacity_ + kernels::KeyValueCache::slack);
+                            texts * width * cache_capacity_ + kernels::KeyValueCache::kSlack);
   };
   cached_keys_ = state("cached keys", key_width());
   cached_values_ = state("cached values", value_width());

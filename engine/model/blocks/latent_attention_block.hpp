@@ -1,62 +1,27 @@
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
-#include <vector>
 
 #include "engine/model/blocks/block.hpp"
+#include "engine/model/blocks/latent_attention_spec.hpp"
 #include "engine/model/blocks/linear_and_norm.hpp"
 #include "engine/model/blocks/rotation_block.hpp"
-#include "engine/model/spec.hpp"
-#include "kernels/attention/attention_cached.hpp"
+#include "kernels/row_layout.hpp"
+
+namespace train::kernels {
+
+struct KeyValueCache;
+struct LatentCache;
+
+}  // namespace train::kernels
 
 namespace train::engine {
 
-/// Multi-head latent attention (DeepSeek-AI 2024, https://arxiv.org/abs/2405.04434). Queries and,
-/// each token once for all heads, keys and values pass a narrow latent:
-///   q = W_qb norm(W_qa x), or W_q x;  [c | k_r] = W_kva x;  [k_n | v] of each head = W_kvb norm(c)
-///   key of head h = [k_n,h | rope(k_r)];  query = [q_n,h | rope(q_r,h)]
-///   output(softmax(scale q k^T) v)
-/// Names are below the layer's prefix, without ".weight".
-struct LatentAttentionSpec final : BlockSpec {
-  std::int64_t heads = 0;
-  std::int64_t query_rank = 0;  ///< Width of the queries' latent; 0: there is none.
-  std::int64_t key_rank = 0;    ///< Width of the latent of keys and values.
-  std::int64_t plain_dim = 0;   ///< Elements of a key that have no position.
-  std::int64_t rope_dim = 0;    ///< Those that have, at its end.
-  std::int64_t value_dim = 0;
-  float latent_eps = 1e-6F;              ///< Epsilon of the latents' RMS norms.
-  bool bias = false;                     ///< Adds one to W_qa, W_kva and the output.
-  std::optional<std::size_t> rope = {};  ///< Index into ModelSpec::ropes, of rope_dim elements.
-  float scale = 0.0F;                    ///< Factor of q k^T; 0: 1 / sqrt(plain_dim + rope_dim).
-  std::string query_in = {}, query_norm = {}, query = {};  ///< The first two: with query_rank.
-  std::string key_in = {}, key_norm = {}, key_value = {};
-  std::string output = {};
-
-  [[nodiscard]] std::unique_ptr<Block> make(const BlockContext& context,
-                                            const ModelSpec& model) const override;
-  [[nodiscard]] std::string_view role() const override { return "attention"; }
-  [[nodiscard]] std::string_view title() const override { return "latent attention"; }
-  [[nodiscard]] std::string sizes() const override;
-  [[nodiscard]] std::string describe() const override;
-  [[nodiscard]] std::string mistake() const override;
-  [[nodiscard]] double score_flops(std::int64_t seq_len) const override;
-  [[nodiscard]] std::vector<TensorRule> tensor_rules(const ModelSpec& model,
-                                                     const BranchSpec& branch,
-                                                     Dialect dialect) const override;
-  [[nodiscard]] std::optional<DecodingState> decoding_state(CacheForm form) const override;
-  [[nodiscard]] std::int64_t widest_head() const override {
-    return std::max(plain_dim + rope_dim, value_dim);
-  }
-};
-
-/// LatentAttentionSpec's form. Keeps the latents, queries, keys and values of a lane; as decoding
-/// state the keys and values of each head, which the cached kernels read with the bits of a whole
-/// lane, or (CacheForm::latent) norm(c) and rope(k_r), which no head has for itself. With W_k,h and
+/// Computes a LatentAttentionSpec. Keeps the latents, queries, keys and values of a lane. Decoding
+/// state: the keys and values of each head, which the cached kernels read with the bits of a whole
+/// lane, or (CacheForm::latent) norm(c) and rope(k_r), which all heads share. With W_k,h and
 /// W_v,h the rows of W_kvb for a head, a new token then attends as
 ///   q_n k_n = (q_n W_k,h) norm(c), and sum over keys of p v = W_v,h (sum over keys of p norm(c)):
 /// the query is folded once, and the result unfolded once, instead of each key and value. Rows

@@ -10,9 +10,15 @@
 #include "engine/model/unit_parameters.hpp"
 #include "engine/model/workspace.hpp"
 #include "engine/parameter.hpp"
-#include "kernels/backend.hpp"
 #include "kernels/device/stream.hpp"
 #include "kernels/kinds.hpp"
+
+namespace train::kernels {
+
+struct KernelTable;
+struct LossSums;
+
+}  // namespace train::kernels
 
 namespace train::engine {
 

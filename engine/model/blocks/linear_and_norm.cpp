@@ -6,6 +6,7 @@
 
 #include "base/check.hpp"
 #include "kernels/activation/bias.hpp"
+#include "kernels/backend.hpp"
 #include "kernels/gemm/matmul.hpp"
 #include "kernels/norm/norm.hpp"
 

@@ -3,7 +3,12 @@
 #include <cstdint>
 
 #include "engine/model/elements.hpp"
-#include "kernels/kernel_list.hpp"
+
+namespace train::kernels {
+
+struct MatmulParams;
+
+}  // namespace train::kernels
 
 namespace train::engine {
 

@@ -5,6 +5,7 @@
 #include <array>
 
 #include "kernels/activation/activation.hpp"
+#include "kernels/backend.hpp"
 
 namespace train::engine {
 namespace {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "kernels/backend.hpp"
 #include "kernels/rope/rope.hpp"
 
 namespace train::engine {

@@ -10,6 +10,7 @@
 
 #include "base/check.hpp"
 #include "kernels/activation/elementwise.hpp"
+#include "kernels/backend.hpp"
 #include "kernels/dtype.hpp"
 
 namespace train::engine {

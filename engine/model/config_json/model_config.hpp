@@ -14,10 +14,10 @@
 
 namespace train::engine {
 
-/// A `config.json` in the making of a spec. A key that the file lacks has the value of `defaults`,
-/// which has every key that may be read; null there, or in the file, is none. What is of another
-/// type or impossible is remembered, the first such thing, and asked for once, at the end; until
-/// then readers get a harmless value. Every key that is read is marked: finish() judges the rest.
+/// Typed reader of a `config.json` while a spec is made from it. A missing key has its value in
+/// `defaults`, which contains every key that may be read; null means that there is no value. The
+/// first value of a wrong type or range is kept as the error of finish(), and its reader gets a
+/// harmless value instead. Every key that is read is marked: finish() judges the others.
 /// Ownership: borrows both, which must outlive this. Threading: one owner.
 class ModelConfig {
  public:

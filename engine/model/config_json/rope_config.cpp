@@ -147,7 +147,7 @@ RopeSpec unscaled_rope(ModelConfig& config, const Scaling& scaling, std::int64_t
   const char* key = "partial_rotary_factor";
   const double share = scaling.find(key) == nullptr ? 1.0 : scaling.real(key);
   rope.rotary_dim = static_cast<std::int64_t>(share * static_cast<double>(head_dim));
-  constexpr auto kMost = 2 * static_cast<std::int64_t>(kernels::RopeFrequencies::most_pairs);
+  constexpr auto kMost = 2 * static_cast<std::int64_t>(kernels::RopeFrequencies::kMostPairs);
   if (rope.theta <= 1.0 || rope.rotary_dim < 2 || rope.rotary_dim % 2 != 0 ||
       rope.rotary_dim > std::min(kMost, head_dim)) {
     config.refuse(fmt::format("a rope of base {} over {} of {} elements of a head is impossible",

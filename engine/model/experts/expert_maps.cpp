@@ -5,6 +5,7 @@
 
 #include "base/check.hpp"
 #include "kernels/activation/elementwise.hpp"
+#include "kernels/backend.hpp"
 #include "kernels/experts/experts.hpp"
 
 namespace train::engine {

@@ -12,6 +12,7 @@
 #include "kernels/activation/activation.hpp"
 #include "kernels/activation/bias.hpp"
 #include "kernels/activation/elementwise.hpp"
+#include "kernels/backend.hpp"
 #include "kernels/experts/experts.hpp"
 
 namespace train::engine {

@@ -22,9 +22,9 @@ struct BalanceParams;
 
 namespace train::engine {
 
-/// A gated MLP that every row passes besides its experts, or none.
+/// Gated MLP that computes every row besides its experts.
 struct SharedExpert {
-  std::int64_t hidden = 0;  ///< 0: there is none.
+  std::int64_t hidden = 0;  ///< Width; 0: no shared expert.
   bool gated = false;       ///< y += sigmoid(<gate, x>) MLP(x), else y += MLP(x).
   std::string gate = {};
   std::string in = {}, up = {}, out = {};

@@ -8,6 +8,7 @@
 #include "base/text/byte_sizes.hpp"
 #include "engine/rank/state/gathered_weights.hpp"
 #include "kernels/activation/elementwise.hpp"
+#include "kernels/backend.hpp"
 
 namespace train::engine {
 namespace {

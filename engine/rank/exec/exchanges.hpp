@@ -49,10 +49,11 @@ class Exchanges {
   /// reduce is packed after the group's last visit of the sync on this rank (if it has one), a
   /// broadcast after RankGradients::finish(), an all-gather after RankState::finalize().
   void pack(kernels::Stream& stream, const CollectiveOp& op);
-  /// True if what is sent needs nothing of pack(): the op may start at once.
+  /// True if pack() has nothing to do for the op, which may start at once.
   [[nodiscard]] bool packed_already(const CollectiveOp& op) const;
-  /// Ranges of this rank's own are empty on both sides: unpack() takes its own rows from where they
-  /// are. What needs no conversion is sent from, or received, where it lies; else in the slot.
+  /// The ranges from and to this rank itself are empty: unpack() reads its own rows in place. Data
+  /// that needs no conversion is sent from, and received into, its own memory; other data passes
+  /// through the slot.
   [[nodiscard]] Transfer transfer(const CollectiveOp& op) const;
   void unpack(kernels::Stream& stream, const CollectiveOp& op);
 

@@ -1,6 +1,7 @@
 #include "engine/rank/exec/lane_head.hpp"
 
 #include "kernels/activation/elementwise.hpp"
+#include "kernels/backend.hpp"
 #include "kernels/head/log_probs.hpp"
 
 namespace train::engine {

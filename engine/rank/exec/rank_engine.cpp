@@ -4,6 +4,7 @@
 
 #include "engine/rank/plan/rank_options.hpp"
 #include "engine/rank/plan/run_device.hpp"
+#include "kernels/backend.hpp"
 #include "kernels/device/device.hpp"
 
 namespace train::engine {
@@ -48,6 +49,8 @@ RankEngine::RankEngine(const kernels::KernelTable& kernels, const Options& optio
                          .totals = totals_,
                          .reference = reference_,
                          .reference_weights = reference_weights_}) {}
+
+std::string RankEngine::kernel_set() const { return rank_.kernels().kernel_set(); }
 
 StepResult RankEngine::step_result(std::int64_t step) const {
   StepResult result = totals_.step_result(step);

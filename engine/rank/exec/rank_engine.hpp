@@ -40,7 +40,8 @@ class RankEngine {
 
   // Plan of the rank's work.
   [[nodiscard]] const RankPlan& rank_plan() const { return rank_; }
-  [[nodiscard]] const kernels::KernelTable& kernel_table() const { return rank_.kernels(); }
+  /// Name of the kernel set (kernels::KernelTable::kernel_set).
+  [[nodiscard]] std::string kernel_set() const;
   [[nodiscard]] const kernels::Device& device() const { return rank_.device(); }
   [[nodiscard]] const Options& options() const { return rank_.options(); }
   [[nodiscard]] const ShardPlan& plan() const { return rank_.plan(); }

@@ -42,7 +42,7 @@ void RankGradients::make_groups(const Model& model) {
                              "reduced gradients of " + name);
     }
     if (group.broadcast_apart) {
-      gradient.broadcast = {floats(group.state.element_count), "spread gradients of " + name,
+      gradient.broadcast = {floats(group.state.element_count), "broadcast gradients of " + name,
                             rank_->device().memory};
     }
   }
@@ -54,22 +54,22 @@ float* RankGradients::of_lane(std::size_t group, const LaneWork& work,
     return nullptr;
   }
   const GroupGradient& gradient = groups_[group];
-  float* leased = nullptr;
+  float* reserved = nullptr;
   if (gradient_buffer >= 0) {
     const auto& gradient_buffers = rank_->schedule(work.pass).gradient_buffers();
     const Reservation& reservation = gradient_buffers.at(static_cast<std::size_t>(gradient_buffer));
     TRAIN_CHECK(reservation.group == group, "gradient buffer {} is not one of {}", gradient_buffer,
                 rank_->group(group).name);
-    leased = gradient_buffers_[static_cast<std::size_t>(reservation.buffer)].as<float>();
+    reserved = gradient_buffers_[static_cast<std::size_t>(reservation.buffer)].as<float>();
   }
   if (work.pass.searches()) {
-    return leased != nullptr ? leased : gradient.own->root();
+    return reserved != nullptr ? reserved : gradient.own->root();
   }
   if (gradient.own) {
-    return gradient.own->place({work.lane, 1}, leased);
+    return gradient.own->place({work.lane, 1}, reserved);
   }
-  TRAIN_CHECK(leased != nullptr, "{} has no gradient buffer reserved", rank_->group(group).name);
-  return leased;
+  TRAIN_CHECK(reserved != nullptr, "{} has no gradient buffer reserved", rank_->group(group).name);
+  return reserved;
 }
 
 void RankGradients::lane_complete(kernels::Stream& stream, std::size_t group, const LaneWork& work,

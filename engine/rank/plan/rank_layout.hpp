@@ -139,9 +139,9 @@ class RankLayout {
   [[nodiscard]] std::size_t sum_count(std::int64_t rank, std::int64_t sync) const {
     return world_->sum_counts[static_cast<std::size_t>(sync)][static_cast<std::size_t>(rank)];
   }
-  /// The op's staged bytes; of `loss_and_norm` and its like there are none. Ranges of this rank's
-  /// own are empty, but in `send` of a reduce: its own sums are packed like the others'.
-  /// `smaller`: a gather of kept rows.
+  /// Staged bytes of the op; none for `loss_and_norm` and other ops that need no staging. The
+  /// ranges from and to this rank itself are empty, except in `send` of a reduce, whose own sums
+  /// are packed like those for other ranks. `smaller`: a gather of kept rows.
   [[nodiscard]] StagedOp staged(const CollectiveOp& op, bool smaller) const;
   /// Bytes of one staging slot of a channel.
   [[nodiscard]] std::size_t staging_bytes(Channel channel) const;
@@ -187,13 +187,13 @@ class RankLayout {
     return world_->lane_blocks[static_cast<std::size_t>(rank)];
   }
 
-  /// First double of the norms that `rank` sends of the second pass of a step of two, before it is
-  /// joined with the first.
+  /// Index, in the exchange that step_block() divides, of the first of `rank`'s norms of the second
+  /// pass's gradient, taken before the gradients of both are joined. For steps of two passes.
   [[nodiscard]] std::int64_t pass_norm_block(std::int64_t rank) const {
     return step_block(rank + 1) - agreement_count(rank) - norm_count(rank);
   }
-  /// And behind them, of how many elements of each segment of its reduce parts both gradients
-  /// agree: an int64 each.
+  /// Index of the counts behind those norms: for each segment of the rank's reduce parts, an int64
+  /// with the number of elements whose signs agree in both gradients.
   [[nodiscard]] std::int64_t agreement_block(std::int64_t rank) const {
     return step_block(rank + 1) - agreement_count(rank);
   }
@@ -225,12 +225,12 @@ class RankLayout {
   /// Sizes and places of all ranks, the same in each one's layout.
   struct World {
     std::vector<std::vector<std::int64_t>> reduced;    // Elements of reduce parts, by group, rank.
-    std::vector<std::vector<std::int64_t>> shards;     // Of weight parts, by group, part.
-    std::vector<std::vector<std::int64_t>> kept;       // Of kept rows, by group, part; or empty.
+    std::vector<std::vector<std::int64_t>> shards;     // Elements of weight parts, by group, part.
+    std::vector<std::vector<std::int64_t>> kept;       // Elements of kept rows, likewise; or empty.
     std::vector<std::vector<std::size_t>> sum_counts;  // By sync, rank.
-    std::int64_t owner_buffers = 0;                    // Of a group with rows to reduce.
+    std::int64_t owner_buffers = 0;                    // Buffers of a group with rows to reduce.
     std::vector<std::int64_t> step_blocks, norm_counts, lane_blocks, eval_blocks;
-    std::vector<std::int64_t> agreement_counts;  // By rank; of steps of one pass 0.
+    std::vector<std::int64_t> agreement_counts;  // By rank; 0 in steps of one pass.
   };
 
   [[nodiscard]] std::shared_ptr<const World> make_world() const;

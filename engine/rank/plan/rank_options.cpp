@@ -9,7 +9,8 @@
 #include <utility>
 
 #include "base/check.hpp"
-#include "engine/model/blocks/latent_attention_block.hpp"
+#include "engine/model/blocks/block.hpp"
+#include "engine/model/blocks/latent_attention_spec.hpp"
 #include "engine/model/spec.hpp"
 #include "engine/objective/registry.hpp"
 #include "engine/optimizer/averaged.hpp"
@@ -124,7 +125,7 @@ std::string without_number(const std::string& module) {
 
 /// Error (user): a target matches some experts of a layer, whose products are one.
 Status check_expert_adapters(const LoraSpec& lora, const std::vector<const Parameter*>& maps) {
-  std::map<std::string, std::pair<std::int64_t, std::int64_t>> adapted;  // Of all.
+  std::map<std::string, std::pair<std::int64_t, std::int64_t>> adapted;  // In all layers.
   for (const Parameter* map : maps) {
     if (map->used_share < 1.0) {
       auto& [with, all] = adapted[without_number(module_of(*map))];

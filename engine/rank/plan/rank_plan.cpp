@@ -5,6 +5,7 @@
 #include "base/check.hpp"
 #include "engine/objective/registry.hpp"
 #include "engine/optimizer/lr_schedule.hpp"
+#include "kernels/backend.hpp"
 
 namespace train::engine {
 namespace {
@@ -41,6 +42,8 @@ RankPlan::RankPlan(const kernels::KernelTable& kernels, const RankOptions& optio
     computed_.push_back(plan.has_backward() ? passes[plan.number] : forward);
   }
 }
+
+const kernels::Device& RankPlan::device() const { return *kernels_->device; }
 
 const std::string& RankPlan::unit_name(std::size_t unit) const { return plan_.units()[unit].name; }
 

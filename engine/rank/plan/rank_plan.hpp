@@ -13,7 +13,13 @@
 #include "engine/rank/plan/rank_options.hpp"
 #include "engine/sharding/buffer_schedule.hpp"
 #include "engine/sharding/shard_plan.hpp"
-#include "kernels/backend.hpp"
+#include "kernels/device/device.hpp"
+
+namespace train::kernels {
+
+struct KernelTable;
+
+}  // namespace train::kernels
 
 namespace train::engine {
 
@@ -29,7 +35,7 @@ class RankPlan {
   RankPlan& operator=(const RankPlan&) = delete;
 
   [[nodiscard]] const kernels::KernelTable& kernels() const { return *kernels_; }
-  [[nodiscard]] const kernels::Device& device() const { return *kernels_->device; }
+  [[nodiscard]] const kernels::Device& device() const;
   [[nodiscard]] const RankOptions& options() const { return options_; }
   [[nodiscard]] const ShardPlan& plan() const { return plan_; }
   [[nodiscard]] const RankLayout& layout() const { return layout_; }
@@ -56,8 +62,8 @@ class RankPlan {
 
   [[nodiscard]] std::int64_t lane_tokens() const;
   [[nodiscard]] std::int64_t tokens_per_step() const;
-  /// `sum` over the targets of step `step` (from 0) as the step's mean: over the sum of their
-  /// weights; 0 where there is none. Of several passes over the targets of pass `number`.
+  /// Mean of step `step` (from 0): `sum` divided by the sum of the weights of the step's targets; 0
+  /// if that is 0. If a step has several passes, of the targets of pass `number`.
   [[nodiscard]] double step_mean(std::int64_t step, double sum, std::size_t number = 0) const;
   /// Computation of the lanes of one of passes(), in training or forward alone, with the
   /// coefficients of the first step.

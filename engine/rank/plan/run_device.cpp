@@ -8,6 +8,7 @@
 #include "base/check.hpp"
 #include "base/text/log.hpp"
 #include "kernels/attention/attention.hpp"
+#include "kernels/backend.hpp"
 #include "kernels/device/cuda_device.hpp"
 #include "kernels/device/nccl.hpp"
 #include "kernels/device/stream.hpp"
@@ -121,7 +122,7 @@ double measure_peak_flops(const std::string& device, const std::string& compute,
   try {
     return kernels::measure_gemm_flops(kernels_of(device, compute), dtype, seconds);
   } catch (const kernels::DeviceError& error) {
-    log_warning(fmt::format("no share of the device's peak will be shown: {}", error.what()));
+    log_warning(fmt::format("no_mfu peak of the device not measured: {}", error.what()));
     return 0.0;
   }
 }

@@ -6,7 +6,12 @@
 
 #include "base/result.hpp"
 #include "engine/model/spec.hpp"
-#include "kernels/backend.hpp"
+
+namespace train::kernels {
+
+struct KernelTable;
+
+}  // namespace train::kernels
 
 namespace train::engine {
 

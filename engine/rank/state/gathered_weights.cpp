@@ -5,6 +5,7 @@
 #include "base/check.hpp"
 #include "base/text/byte_sizes.hpp"
 #include "kernels/activation/elementwise.hpp"
+#include "kernels/backend.hpp"
 
 namespace train::engine {
 

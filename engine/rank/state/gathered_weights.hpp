@@ -7,9 +7,14 @@
 #include "engine/model/elements.hpp"
 #include "engine/rank/plan/rank_layout.hpp"
 #include "engine/rank/plan/rank_plan.hpp"
-#include "kernels/backend.hpp"
 #include "kernels/device/buffer.hpp"
 #include "kernels/device/stream.hpp"
+
+namespace train::kernels {
+
+struct KernelTable;
+
+}  // namespace train::kernels
 
 namespace train::engine {
 

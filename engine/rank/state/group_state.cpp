@@ -15,6 +15,7 @@
 #include "engine/model/elements.hpp"
 #include "engine/rank/state/state_rows.hpp"
 #include "kernels/activation/elementwise.hpp"
+#include "kernels/backend.hpp"
 #include "kernels/thread_team.hpp"
 
 namespace train::engine {

@@ -10,8 +10,13 @@
 #include "engine/optimizer/optimizer.hpp"
 #include "engine/rank/plan/rank_layout.hpp"
 #include "engine/state_view.hpp"
-#include "kernels/backend.hpp"
 #include "kernels/device/buffer.hpp"
+
+namespace train::kernels {
+
+struct KernelTable;
+
+}  // namespace train::kernels
 
 namespace train::engine {
 

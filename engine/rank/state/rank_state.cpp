@@ -52,7 +52,7 @@ void RankState::finalize(kernels::Stream& stream) {
 void RankState::finalize_restored() {
   const kernels::Device& device = rank_->device();
   const auto stream =
-      device.is_host() ? kernels::make_inline_stream(1) : device.make_stream("settle", 1);
+      device.is_host() ? kernels::make_inline_stream(1) : device.make_stream("finalize", 1);
   made_group_.reset();
   for (const GroupState& group : groups_) {
     group.round_whole(*stream, rounding_);

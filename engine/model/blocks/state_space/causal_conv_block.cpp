@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "kernels/backend.hpp"
 #include "kernels/state_space/causal_conv.hpp"
 
 namespace train::engine {

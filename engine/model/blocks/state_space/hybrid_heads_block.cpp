@@ -9,6 +9,7 @@
 #include "engine/model/blocks/copy_rows.hpp"
 #include "kernels/activation/elementwise.hpp"
 #include "kernels/attention/attention.hpp"
+#include "kernels/backend.hpp"
 
 namespace train::engine {
 namespace {
@@ -143,7 +144,7 @@ void HybridHeadsBlock::reserve_keys(const BlockContext& context) {
   if (texts > 0) {
     const auto cached = [&](const std::string& name, std::int64_t width) {
       const Workspace::Slot slot = w.keep_for_texts(
-          name, texts * spec_.kv_heads * width * cache_capacity_ + kernels::KeyValueCache::slack);
+          name, texts * spec_.kv_heads * width * cache_capacity_ + kernels::KeyValueCache::kSlack);
       w.publish(name, slot);
       return slot;
     };
@@ -173,27 +174,34 @@ void HybridHeadsBlock::rotate(const BlockCall& call) const {
   }
 }
 
+template <class Params>
+Params HybridHeadsBlock::lane_params(const BlockCall& call) const {
+  Params params;
+  params.q = workspace_->at(projection_);
+  params.k = keys();
+  params.v = values();
+  params.out = workspace_->at(attended_);
+  params.lse = workspace_->floats_at(lse_);
+  params.positions = call.lane.positions;
+  params.sequences = call.lane.sequences;
+  params.seq_len = call.lane.seq_len;
+  params.heads = spec_.heads;
+  params.head_dim = spec_.head_dim;
+  params.value_dim = spec_.value_dim;
+  params.kv_heads = spec_.kv_heads;
+  params.window = spec_.window;
+  params.prefix = spec_.prefix;
+  params.q_layout = query_layout();
+  params.k_layout = key_layout();
+  params.v_layout = value_layout();
+  params.out_layout = output_layout();
+  params.scale = scale_;
+  params.dtype = workspace_->dtype();
+  return params;
+}
+
 void HybridHeadsBlock::attend_to_lane(const BlockCall& call) const {
-  kernels_->attention_forward(call.stream, {.q = workspace_->at(projection_),
-                                            .k = keys(),
-                                            .v = values(),
-                                            .out = workspace_->at(attended_),
-                                            .lse = workspace_->floats_at(lse_),
-                                            .positions = call.lane.positions,
-                                            .sequences = call.lane.sequences,
-                                            .seq_len = call.lane.seq_len,
-                                            .heads = spec_.heads,
-                                            .head_dim = spec_.head_dim,
-                                            .value_dim = spec_.value_dim,
-                                            .kv_heads = spec_.kv_heads,
-                                            .window = spec_.window,
-                                            .prefix = spec_.prefix,
-                                            .q_layout = query_layout(),
-                                            .k_layout = key_layout(),
-                                            .v_layout = value_layout(),
-                                            .out_layout = output_layout(),
-                                            .scale = scale_,
-                                            .dtype = workspace_->dtype()});
+  kernels_->attention_forward(call.stream, lane_params<kernels::AttentionForwardParams>(call));
 }
 
 void HybridHeadsBlock::attend_cached(const BlockCall& call) const {
@@ -272,35 +280,17 @@ void HybridHeadsBlock::forward_output(const BlockCall& call, Elements branch) {
 void HybridHeadsBlock::attend_backward(const BlockCall& call, ConstElements dattended) const {
   const Elements dkeys = workspace_->at(dkeys_);
   const Elements dprojection = workspace_->at(dprojection_);
-  kernels_->attention_backward(call.stream, {.q = workspace_->at(projection_),
-                                             .k = keys(),
-                                             .v = values(),
-                                             .out = workspace_->at(attended_),
-                                             .dout = dattended,
-                                             .lse = workspace_->floats_at(lse_),
-                                             .positions = call.lane.positions,
-                                             .delta = workspace_->floats_at(delta_),
-                                             .dq = dprojection,
-                                             .dk = dkeys,
-                                             .dv = dkeys + key_dim(),
-                                             .sequences = call.lane.sequences,
-                                             .seq_len = call.lane.seq_len,
-                                             .heads = spec_.heads,
-                                             .head_dim = spec_.head_dim,
-                                             .value_dim = spec_.value_dim,
-                                             .kv_heads = spec_.kv_heads,
-                                             .window = spec_.window,
-                                             .prefix = spec_.prefix,
-                                             .q_layout = query_layout(),
-                                             .k_layout = key_layout(),
-                                             .v_layout = value_layout(),
-                                             .out_layout = output_layout(),
-                                             .dout_layout = output_layout(),
-                                             .dq_layout = query_layout(),
-                                             .dk_layout = key_layout(),
-                                             .dv_layout = value_layout(),
-                                             .scale = scale_,
-                                             .dtype = workspace_->dtype()});
+  auto params = lane_params<kernels::AttentionBackwardParams>(call);
+  params.dout = dattended;
+  params.delta = workspace_->floats_at(delta_);
+  params.dq = dprojection;
+  params.dk = dkeys;
+  params.dv = dkeys + key_dim();
+  params.dout_layout = output_layout();
+  params.dq_layout = query_layout();
+  params.dk_layout = key_layout();
+  params.dv_layout = value_layout();
+  kernels_->attention_backward(call.stream, params);
   rotation_.apply(call, dprojection, query_layout(), spec_.heads, /*inverse=*/true);
   hand_on_keys(call);
 }

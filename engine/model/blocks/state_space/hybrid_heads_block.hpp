@@ -84,6 +84,9 @@ class HybridHeadsBlock final : public Block {
   /// Rotates queries, and the keys that the layer makes, which it copies out of the projection.
   void rotate(const BlockCall& call) const;
   void attend(const BlockCall& call) const;
+  /// Params of attention over a lane, forward and backward, but for what one of them alone has.
+  template <class Params>
+  [[nodiscard]] Params lane_params(const BlockCall& call) const;
   void attend_to_lane(const BlockCall& call) const;
   void attend_cached(const BlockCall& call) const;
   /// The mean of both normed results, the input of the map out.

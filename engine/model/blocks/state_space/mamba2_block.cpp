@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/check.hpp"
+#include "kernels/backend.hpp"
 #include "kernels/state_space/causal_conv.hpp"
 #include "kernels/state_space/gated_norm.hpp"
 

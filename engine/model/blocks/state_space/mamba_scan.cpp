@@ -5,6 +5,7 @@
 
 #include "kernels/activation/elementwise.hpp"
 #include "kernels/attention/shared_keys.hpp"
+#include "kernels/backend.hpp"
 #include "kernels/norm/norm.hpp"
 #include "kernels/state_space/causal_conv.hpp"
 

@@ -12,9 +12,8 @@
 
 namespace train::engine {
 
-/// Log-probabilities that scored lanes give to documents: of each the sum over its
-/// targets, in double and in the order of its rows. On the CPU a document's has the same bits in
-/// every lane, whatever lies beside it.
+/// Log-probability of each document in scored lanes: the sum over its targets, in double and in the
+/// order of its rows. On the CPU its bits do not depend on the lane or on neighbouring documents.
 ///
 /// Threading: calls that take a stream only enqueue. Ownership: owns its memory.
 class DocumentScores {
@@ -23,13 +22,13 @@ class DocumentScores {
 
   /// Device memory that receives the log-probabilities of a lane's rows from the head.
   [[nodiscard]] kernels::LogProbResults results() const;
-  /// Enqueues the sums of the lane, whose rows are written. `targets`, `positions`: of its rows,
-  /// where the host has them until then. A lane that is not after the one before begins anew.
+  /// Enqueues the sums of the lane, whose rows are written. `targets`, `positions`: host memory of
+  /// its rows, valid until then. A lane that does not follow the previous one clears sums().
   void lane_scored(kernels::Stream& stream, const LaneWork& work,
                    std::span<const std::int32_t> targets, std::span<const std::int32_t> positions);
 
-  /// In stream order: of this rank's lanes, in their order. A document is what begins with position
-  /// 0 and has a target.
+  /// Sums of this rank's lanes, in their order, to be read in stream order. A document begins with
+  /// position 0 and has a target.
   [[nodiscard]] const std::vector<double>& sums() const { return sums_; }
 
   void add_allocated(MemoryPlan& memory) const;

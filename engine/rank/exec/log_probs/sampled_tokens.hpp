@@ -32,11 +32,11 @@ class SampledTokens {
 
   /// Device memory that receives the logits of a lane's last token, before any cap.
   [[nodiscard]] float* logits() const { return logits_.device<float>(); }
-  /// Enqueues the choice of the lane's next token. A lane that is not after the one before begins
-  /// anew.
+  /// Enqueues the choice of the lane's next token. A lane that does not follow the previous one
+  /// clears tokens().
   void logits_computed(kernels::Stream& stream, const LaneWork& work);
 
-  /// In stream order: of this rank's lanes, in their order.
+  /// Tokens of this rank's lanes, in their order. To be read in stream order.
   [[nodiscard]] const std::vector<std::int32_t>& tokens() const { return tokens_; }
 
   void add_allocated(MemoryPlan& memory) const;

@@ -9,6 +9,7 @@
 #include "base/text/byte_sizes.hpp"
 #include "engine/lanes/lane_tree.hpp"
 #include "kernels/activation/elementwise.hpp"
+#include "kernels/backend.hpp"
 
 namespace train::engine {
 

@@ -29,27 +29,28 @@ class LaneSums {
 
   /// Loss sums of a lane of this rank, in device memory.
   [[nodiscard]] kernels::LossSums* sums(const LaneWork& work) const;
-  /// Enqueues that the host sees the lane's sums, which are complete.
+  /// Enqueues the copy of the lane's complete sums to the host.
   void summed(kernels::Stream& stream, const LaneWork& work) const;
   /// Device memory of the blocks' sums of a lane. nullptr: the blocks have none, or the lane
   /// belongs neither to a step nor to an evaluation.
   [[nodiscard]] double* block_sums(const LaneWork& work) const;
-  /// Enqueue that these are zeros, and that the host sees them, which are complete.
+  /// Enqueue setting the blocks' sums to 0, and the copy of the complete sums to the host.
   void clear_block_sums(kernels::Stream& stream, const LaneWork& work) const;
   void blocks_summed(kernels::Stream& stream, const LaneWork& work) const;
   /// The blocks' sums over all lanes of a step, as Lane::step_sums has them; nullptr: no block
   /// reads them.
   [[nodiscard]] const double* step_sums() const;
-  /// Enqueues that these are what CollectiveKind::block_sums brought, until it is called again.
+  /// Enqueues adding up the received blocks of CollectiveKind::block_sums, which step_sums() then
+  /// has until the next call.
   void add_step_sums(kernels::Stream& stream) const;
-  /// Memory of the host where a lane's sums and metrics are put by work on the compute stream: what
-  /// summed() brings there, of an objective whose weighting() makes them itself.
+  /// Host memory for a lane's sums and metrics, written by work on the compute stream: instead of
+  /// summed(), if the objective's weighting() computes them on the host.
   struct Outcome {
     kernels::LossSums* sums = nullptr;
     std::span<MetricSum> metrics;
   };
   [[nodiscard]] Outcome outcome(const LaneWork& work) const;
-  /// Memory of the host for the lane's loss by source (SourceSums); empty: there are none.
+  /// Host memory for the lane's loss by source (SourceSums); empty without sources.
   [[nodiscard]] std::span<MetricSum> source_sums(const LaneWork& work) const;
   /// Device memory for sums of a lane that are never read.
   [[nodiscard]] kernels::LossSums* unread() const { return unread_.as<kernels::LossSums>(); }

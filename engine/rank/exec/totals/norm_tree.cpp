@@ -4,6 +4,7 @@
 
 #include "base/check.hpp"
 #include "engine/lanes/lane_tree.hpp"
+#include "kernels/backend.hpp"
 #include "kernels/optimizer/global_norm.hpp"
 
 namespace train::engine {

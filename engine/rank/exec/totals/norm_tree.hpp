@@ -5,8 +5,13 @@
 #include <vector>
 
 #include "engine/rank/plan/rank_layout.hpp"
-#include "kernels/backend.hpp"
 #include "kernels/device/stream.hpp"
+
+namespace train::kernels {
+
+struct KernelTable;
+
+}  // namespace train::kernels
 
 namespace train::engine {
 
@@ -46,7 +51,7 @@ class NormTree {
   struct ParameterNodes {
     std::size_t unit = 0;
     std::int64_t rows = 0;
-    bool tallied = false;  // Its nodes are no gradient's.
+    bool tallied = false;     // Its nodes hold expert loads, no gradient.
     std::vector<Node> nodes;  // From the first row to the last.
   };
   void collect(const ShardPlan& plan, const RankLayout& layout, bool of_pass);

@@ -4,6 +4,7 @@
 
 #include "base/text/byte_sizes.hpp"
 #include "kernels/activation/elementwise.hpp"
+#include "kernels/backend.hpp"
 #include "kernels/head/head_loss.hpp"
 
 namespace train::engine {

@@ -19,9 +19,9 @@ struct StepResult {
   /// Optimizer::row_sums() of the updated rows whose gradient this rank finishes; their sum over
   /// ranks covers the model (diagnose()). Empty in other steps and when non-finite.
   std::vector<ExactSum> optimizer_sums;
-  /// Objective::metric_names() of the step; of a RowWeighting means over its items, NaN where there
-  /// is none. Behind them the mean loss of each source (RankOptions::sources), NaN where a step has
-  /// no target of it, and block_metrics() of the model.
+  /// Values of Objective::metric_names(); for a RowWeighting means over its items, NaN without an
+  /// item. Then the mean loss of each source (RankOptions::sources), NaN if the step has no target
+  /// of that source, and block_metrics() of the model.
   std::vector<double> metrics = {};
 };
 

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "base/text/byte_sizes.hpp"
+#include "kernels/backend.hpp"
 #include "kernels/optimizer/global_norm.hpp"
 #include "kernels/optimizer/update_guard.hpp"
 

@@ -14,8 +14,13 @@
 #include "engine/rank/exec/totals/step_result.hpp"
 #include "engine/rank/plan/rank_plan.hpp"
 #include "engine/sharding/collective_schedule.hpp"
-#include "kernels/backend.hpp"
 #include "kernels/device/stream.hpp"
+
+namespace train::kernels {
+
+struct UpdateGuard;
+
+}  // namespace train::kernels
 
 namespace train::engine {
 
