@@ -88,6 +88,37 @@ function(actortrain_library name)
   target_link_libraries(train_${name} PUBLIC ${arg_LINK} PRIVATE ${arg_PRIVATE})
 endfunction()
 
+# Sources of CUDA kernels, as they are compiled: headers and ten passes cost nvcc 20 s for each, so that the small
+# ones of a folder are one piece, which includes them. Their names stand once in the folder.
+function(actortrain_cuda_sources result)
+  file(GLOB_RECURSE sources RELATIVE "${PROJECT_SOURCE_DIR}" CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/kernels/*.cu")
+  set(alone)
+  set(pieces)
+  foreach(source IN LISTS sources)
+    if(source MATCHES "/tensor_cores/|/(norm|attention)_(for|back)ward|/head_loss|/expert_matmul")
+      list(APPEND alone "${PROJECT_SOURCE_DIR}/${source}")
+      continue()
+    endif()
+    set(piece others)
+    if(source MATCHES "^kernels/(activation|attention|experts|head|optimizer|state_space)/")
+      set(piece ${CMAKE_MATCH_1})
+    endif()
+    string(APPEND text_${piece} "#include \"${source}\"\n")
+    list(APPEND pieces ${piece})
+  endforeach()
+  list(REMOVE_DUPLICATES pieces)
+  foreach(piece IN LISTS pieces)
+    file(CONFIGURE OUTPUT "${PROJECT_BINARY_DIR}/kernels/pieces/${piece}.cu" CONTENT "${text_${piece}}" @ONLY)
+  endforeach()
+  list(TRANSFORM pieces REPLACE "(.+)" "${PROJECT_BINARY_DIR}/kernels/pieces/\\1.cu")
+  file(GLOB gone "${PROJECT_BINARY_DIR}/kernels/pieces/*.cu")
+  list(REMOVE_ITEM gone ${pieces})
+  if(gone)
+    file(REMOVE ${gone})
+  endif()
+  set(${result} ${alone} ${pieces} PARENT_SCOPE)
+endfunction()
+
 # In a bundle (scripts/bundle.sh) all libraries lie beside the program. Of the two kinds of search path
 # this is the one that they follow too, for each other, and that goes before LD_LIBRARY_PATH. Further
 # arguments: of install().
@@ -101,9 +132,10 @@ endfunction()
 # what is tagged [.full] in it `./dev test full` under <folder>_full, [.soak] `./dev test soak`. What lies in tests/<folder>/long is a
 # program of its own, test_<folder>_long, which `./dev test` does not even build. CAF: its cases see actors.
 # COMPUTES: so much that the compiler has to do its best. ONLY_FULL: all cases are tagged [.full]. UNITY: as
-# that of actortrain_library; a name then stands once in the folder.
+# that of actortrain_library; a name then stands once in the folder. SHARED: sources that match it become objects,
+# shared_cases_<folder>, which another program of tests links, too.
 function(actortrain_test name)
-  cmake_parse_arguments(arg "CAF;COMPUTES;ONLY_FULL" "UNITY" "LINK" ${ARGN})
+  cmake_parse_arguments(arg "CAF;COMPUTES;ONLY_FULL" "UNITY;SHARED" "LINK" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/${name}/*_test.cpp")
   if(NOT sources)
     return()
@@ -118,7 +150,15 @@ function(actortrain_test name)
     set(kind COMPUTES)
   endif()
   add_custom_target(${name}_tests)  # for `./dev test ${name}`
-  actortrain_test_of(${name} "${sources}" ${kind} LINK ${arg_LINK})
+  set(shared)
+  if(arg_SHARED)
+    set(shared_sources ${sources})
+    list(FILTER shared_sources INCLUDE REGEX "${arg_SHARED}")
+    list(FILTER sources EXCLUDE REGEX "${arg_SHARED}")
+    actortrain_shared_cases(${name} "${shared_sources}" ${arg_UNITY} ${kind} LINK ${arg_LINK})
+    set(shared $<TARGET_OBJECTS:shared_cases_${name}>)
+  endif()
+  actortrain_test_of(${name} "${sources};${shared}" ${kind} LINK ${arg_LINK})
   if(arg_UNITY)
     set_target_properties(test_${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${arg_UNITY})
   endif()
@@ -137,6 +177,16 @@ function(actortrain_test name)
     actortrain_soak_test(${name}_long_soak test_${name}_long "[soak]")
     add_dependencies(${name}_tests test_${name}_long)
   endif()
+endfunction()
+
+function(actortrain_shared_cases name sources unity)
+  cmake_parse_arguments(arg "" "" "LINK" ${ARGN})
+  add_library(shared_cases_${name} OBJECT ${sources})
+  set_target_properties(shared_cases_${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${unity})
+  target_compile_definitions(shared_cases_${name} PRIVATE
+    ACTORTRAIN_SOURCE_DIR="${PROJECT_SOURCE_DIR}" ACTORTRAIN_BINARY_DIR="${PROJECT_BINARY_DIR}")
+  target_link_libraries(shared_cases_${name} PRIVATE ${arg_LINK})
+  actortrain_test_program(shared_cases_${name} ${arg_UNPARSED_ARGUMENTS})
 endfunction()
 
 # Folders whose tests `./dev test sanitized` runs.
@@ -211,10 +261,11 @@ endfunction()
 
 # Seconds that the longest tests take on two cores. They begin first, so that no core is idle while another ends
 # the last of them; what a fresh clone has not measured yet would begin in any order.
-set(ACTORTRAIN_COSTS integration_long=180 integration_full=170 cuda_emulation=95 engine_full=85 checkpoint_full=75
-  sim_full=70 board_page=65 bundle_full=50 kernels_cuda_report=50 bundle_package=45 cuda_emulation_backwards=45
-  kernels_full=45 base_full=35
-  integration=150 data=50 engine=40 checkpoint=32 guarded_device=32 kernels=28 actors=26 cli=24 storage=24 tidy=18
+set(ACTORTRAIN_COSTS integration_long=850 integration_full=480 cuda_emulation=250 cuda_emulation_backwards=95
+  engine_full=85 checkpoint_full=65 bundle_package=65 board_page=65 bundle_full=50 kernels_cuda_report=40
+  cuda_emulation_warpgroups=35 sim_full=35 actors_full=35 kernels_full=25 data_full=16 base_full=15
+  integration=250 data=80 engine=50 checkpoint=38 actors=38 kernels=37 guarded_device=35 cli=32 configs=30 storage=30
+  run=20 tidy=18
   data_sanitized=110 actors_sanitized=55 checkpoint_sanitized=40 storage_sanitized=35 configs_sanitized=30
   run_sanitized=25)
 function(actortrain_cost name)

@@ -14,8 +14,8 @@
 
 #include <unistd.h>
 
-#include "data/lanes/lane_source.hpp"
 #include "data/lanes/mixture_order.hpp"
+#include "data/lanes/open_lanes.hpp"
 
 namespace {
 

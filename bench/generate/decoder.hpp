@@ -11,6 +11,7 @@
 #include "engine/generate/text_generator.hpp"
 #include "engine/model/initial_weights.hpp"
 #include "engine/model/model.hpp"
+#include "kernels/backend.hpp"
 
 // Parts shared by the measurements of bench_decode.
 namespace train::bench {

@@ -138,7 +138,7 @@ void bench_value_widths(CpuKernelBench& bench, AttentionCase c) {
 void bench_latent_attention(CpuKernelBench& bench, const LatentCase& c) {
   const std::int64_t width = c.latent + c.rope;
   const std::int64_t head_dim = c.plain + c.rope;
-  const std::int64_t slack = kernels::KeyValueCache::slack;
+  const std::int64_t slack = kernels::KeyValueCache::kSlack;
   Floats q = values(c.heads * std::max(width, head_dim));
   Floats out(static_cast<std::size_t>(c.heads * std::max(c.latent, c.values)));
   Floats rows = values(c.tokens * width);

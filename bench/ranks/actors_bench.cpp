@@ -73,7 +73,7 @@ actors::RankContext make_context(const configs::RunConfig& config, actors::Strea
 
 actors::TrainingActors start(caf::actor_system& system, const Workplace& place,
                              const actors::RankContext& context, actors::StreamKind streams,
-                             const std::shared_ptr<actors::WaitBoard>& waits,
+                             const std::shared_ptr<actors::WaitTable>& waits,
                              const caf::actor& waiter) {
   fs::remove(place.directory / "run" / "metrics.jsonl");
   auto report =
@@ -155,7 +155,7 @@ ActorRun run_actors(const Workplace& place, bool with_hops) {
   config.set("scheduler.policy", caf::atom("sharing"));
   config.set("scheduler.max-threads", std::size_t{1});
   caf::actor_system system(config);
-  const auto waits = std::make_shared<actors::WaitBoard>();
+  const auto waits = std::make_shared<actors::WaitTable>();
   ActorRun result;
   std::atomic<bool> stop{false};
   std::thread prober;
@@ -214,7 +214,7 @@ double messages_per_step(std::int64_t steps) {
     caf::actor_system system(config);
     auto& scheduler = dynamic_cast<caf::scheduler::test_coordinator&>(system.scheduler());
     caf::scoped_actor waiter(system);
-    const auto waits = std::make_shared<actors::WaitBoard>();
+    const auto waits = std::make_shared<actors::WaitTable>();
     auto training = start(system, place, context, actors::StreamKind::inline_, waits,
                           caf::actor_cast<caf::actor>(waiter));
     std::size_t messages = 0;

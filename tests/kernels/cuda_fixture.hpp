@@ -17,6 +17,7 @@
 #include "kernels/device/buffer.hpp"
 #include "kernels/device/cuda_device.hpp"
 #include "tests/kernels/kernel_fixture.hpp"
+#include "tests/support/harness/drawn.hpp"
 
 // A kernel of the CUDA table against its CPU twin: one call is written once, and run on both.
 namespace train::kernels::testing {
@@ -166,6 +167,19 @@ inline bool no_device() {
     return true;
   }();
   return true;
+}
+
+/// Whether the device is emulated (tests/cuda_emulation): a step takes about a second.
+/// REQUIRES: cuda_backend() is there.
+inline bool emulated_device() {
+  return cuda_backend()->kernel_set().find(" emulated ") != std::string::npos;
+}
+
+/// Cases to run: all on a device, `count` drawn by --rng-seed on an emulated one, where all of them
+/// run in soaks. REQUIRES: cuda_backend() is there.
+template <class Case>
+std::vector<Case> drawn_if_emulated(std::vector<Case> cases, std::size_t count) {
+  return emulated_device() ? test::drawn(std::move(cases), count) : cases;
 }
 
 /// The largest |actual - expected| / (1 + |expected|); infinite where only one is NaN, or the

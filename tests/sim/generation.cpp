@@ -30,7 +30,7 @@ std::uint64_t mix(std::uint64_t value) {
 }  // namespace
 
 Generation::Generation(Scene& scene, const run::PreparedRun& run)
-    : scene_(scene), run_(run), waits_(std::make_shared<actors::WaitBoard>()) {
+    : scene_(scene), run_(run), waits_(std::make_shared<actors::WaitTable>()) {
   ++scene_.tally.generations;
   scene_.disk.revive_ranks();
   scene_.checks.begin(run.first_step(), run.config().parallel.ranks);
@@ -317,8 +317,8 @@ void Generation::wait() {
 
 std::string Generation::stuck_text() const {
   std::string text;
-  const auto add = [&text](const std::string& whose, const actors::WaitBoard& board) {
-    for (const actors::WaitBoard::Wait& wait : board.waiting()) {
+  const auto add = [&text](const std::string& whose, const actors::WaitTable& board) {
+    for (const actors::WaitTable::Wait& wait : board.waiting()) {
       text +=
           fmt::format("{}{}{} waits for {}", text.empty() ? "" : "; ", whose, wait.who, wait.what);
     }

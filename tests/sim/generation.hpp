@@ -81,7 +81,7 @@ class Generation {
   std::vector<Rank> ranks_;
   std::shared_ptr<test::ManualStream> publish_;
   SimNetwork network_;
-  std::shared_ptr<actors::WaitBoard> waits_;
+  std::shared_ptr<actors::WaitTable> waits_;
   test::ActorWorld world_;
   std::unique_ptr<test::Recorder> waiter_;
   actors::HeadActors head_;

@@ -26,12 +26,14 @@ constexpr std::int64_t kMostFailures = 10;  // of a process, before it gives up
 
 constexpr const char* kUsage =
     "usage: actortrain-sim --seeds A..B [--jobs N] [--bug NAME]   plays these seeds\n"
+    "       actortrain-sim --seeds A..B --drawn COUNT ...         so many of them in a row\n"
     "       actortrain-sim --seed N [--bug NAME] [--log]          plays one and says what it does\n"
     "       actortrain-sim --million [--jobs N]                   seeds 0 to 999999\n"
     "bugs:";
 
 struct Options {
   std::uint64_t first = 0, last = 0;
+  std::uint64_t drawn = 0;  ///< So many of them, in a row; 0: all.
   bool single = false;
   bool log = false;  ///< The product's own log lines go to the terminal.
   int jobs = 2;
@@ -82,6 +84,9 @@ std::optional<Options> parse(const std::vector<std::string_view>& words) {
     } else if (words[i] == "--jobs" && number(value).value_or(0) > 0) {
       options.jobs = static_cast<int>(*number(value));
       ++i;
+    } else if (words[i] == "--drawn" && number(value).value_or(0) > 0) {
+      options.drawn = *number(value);
+      ++i;
     } else if (words[i] == "--bug" && bug_named(value)) {
       options.bug = *bug_named(value);
       ++i;
@@ -97,6 +102,18 @@ void say(const std::string& line) {
   if (::write(STDOUT_FILENO, text.data(), text.size()) < 0) {
     std::perror("actortrain-sim");
   }
+}
+
+/// Leaves as many seeds as are to be drawn, and says which, so that they can be played again.
+void draw(Options& options) {
+  const std::uint64_t seeds = options.last - options.first + 1;
+  if (options.drawn == 0 || options.drawn >= seeds) {
+    return;
+  }
+  const auto now = std::chrono::steady_clock::now().time_since_epoch().count();
+  options.first += static_cast<std::uint64_t>(now) % (seeds - options.drawn + 1);
+  options.last = options.first + options.drawn - 1;
+  say(fmt::format("drawn: --seeds {}..{}", options.first, options.last));
 }
 
 std::string replay_line(const std::string& program, const Options& options, std::uint64_t seed) {
@@ -224,5 +241,6 @@ int main(int argc, char** argv) {
   if (chosen.single) {
     chosen.jobs = 1;
   }
+  train::sim::draw(chosen);
   return train::sim::run(argv[0], chosen);
 }

@@ -6,6 +6,7 @@
 
 #include <catch2/catch.hpp>
 #include <filesystem>
+#include <memory>
 #include <set>
 #include <string>
 #include <system_error>
@@ -42,7 +43,8 @@ std::set<int> tcp_sockets() {
   return sockets;
 }
 
-/// Two ranks that have to find each other within `limit`, and then wait as long as it takes.
+/// Two ranks that have to find each other within `limit`, and then wait as long as it takes. None:
+/// they were too slow.
 std::vector<ChannelTransports> connect_within(const TempDirectory& directory,
                                               std::chrono::milliseconds limit) {
   std::vector<std::future<Result<ChannelTransports>>> connecting;
@@ -57,11 +59,11 @@ std::vector<ChannelTransports> connect_within(const TempDirectory& directory,
   }
   std::vector<ChannelTransports> world;
   for (auto& ended : connecting) {
-    auto channels = ended.get();
-    REQUIRE(channels.ok());
-    world.push_back(std::move(channels).value());
+    if (auto channels = ended.get()) {
+      world.push_back(std::move(channels).value());
+    }
   }
-  return world;
+  return world.size() == connecting.size() ? std::move(world) : std::vector<ChannelTransports>{};
 }
 
 }  // namespace
@@ -254,23 +256,27 @@ TEST_CASE("tcp: silence longer than the timeout names the rank", "[engine][colle
 
 TEST_CASE("tcp: once connected, a rank that lives is waited for beyond the limit of connecting",
           "[engine][.full][collective][tcp]") {
-  constexpr auto kConnectLimit = 5000ms;
+  auto connect_limit = 50ms;
   // On one channel of each world the second rank comes late, on another it is lost.
   struct Waiting {
-    TempDirectory directory;
+    std::unique_ptr<TempDirectory> directory;
     std::vector<ChannelTransports> world;
     std::vector<Parcel> parcels;
     std::future<Status> late, lost;
   };
-  std::array<Waiting, 2> all;  // At once: they wait for long.
+  std::array<Waiting, 2> all;
   for (Waiting& one : all) {
     direct_reads = &one == &all[0];
-    one.world = connect_within(one.directory, kConnectLimit);
+    for (; one.world.empty(); connect_limit *= 2) {  // as long as the machine takes for it
+      REQUIRE(connect_limit < test::hang_limit);
+      one.directory = std::make_unique<TempDirectory>();
+      one.world = connect_within(*one.directory, connect_limit);
+    }
     one.parcels = parcels_of(2, [](int, int) { return 5000; });
     one.late = start(*one.world[0][kReduce], identity_of(4), one.parcels[0].transfer());
     one.lost = start(*one.world[0][kGather], identity_of(4), one.parcels[0].transfer());
   }
-  const auto beyond = std::chrono::steady_clock::now() + 2 * kConnectLimit;
+  const auto beyond = std::chrono::steady_clock::now() + connect_limit;  // twice the last
   for (Waiting& one : all) {
     CHECK(one.late.wait_until(beyond) == std::future_status::timeout);
     CHECK(one.lost.wait_until(beyond) == std::future_status::timeout);

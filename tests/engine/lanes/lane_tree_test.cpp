@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/check.hpp"
+#include "kernels/backend.hpp"
 
 namespace train::engine::lane_tree_test {
 namespace {

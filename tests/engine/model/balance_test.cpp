@@ -74,10 +74,10 @@ TEST_CASE("balance: what no term is and what does not go together is named", "[e
     CAPTURE(text);
     has({text}, "must be a number above 0");
   }
-  has({"hf:sequence:0.1"}, "hf is of a lane alone");
-  has({"z:previous_step:0.1"}, "z is of a lane alone");
-  has({"hf:step:0.1"}, "hf is of a lane alone");
-  has({"switch:0.1", "switch:lane:0.2"}, "the same term already");
+  has({"hf:sequence:0.1"}, "hf has the scope lane only");
+  has({"z:previous_step:0.1"}, "z has the scope lane only");
+  has({"hf:step:0.1"}, "hf has the scope lane only");
+  has({"switch:0.1", "switch:lane:0.2"}, "already has a coefficient");
   has({"switch:sequence:0.1", "hf:0.1"}, "does not go with terms by sequences");
   has({"none", "z:1"}, "\"none\"");
   CHECK(refusal_of({"hf:1", "switch:1", "switch:previous_step:1", "z:1"}) == "accepted");

@@ -7,7 +7,6 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "engine/host_state.hpp"
@@ -15,10 +14,6 @@
 #include "engine/rank/plan/rank_layout.hpp"
 #include "tests/engine/rank/small_model.hpp"
 #include "tests/kernels/cuda_fixture.hpp"
-
-#ifndef CUDA_RUN_STEPS
-#define CUDA_RUN_STEPS 50  // Fewer where the device is emulated.
-#endif
 
 namespace train::engine::cuda_bf16_test {
 namespace {
@@ -98,7 +93,7 @@ TEST_CASE("cuda bf16: steps have nearly the losses of fp32", "[.gpu][engine]") {
     return;
   }
   const auto architecture = GENERATE(Architecture::enoki, Architecture::dstar_qwen3);
-  constexpr std::int64_t steps = CUDA_RUN_STEPS;
+  const std::int64_t steps = kernels::testing::emulated_device() ? 12 : 50;
   const auto fp32 = losses_of(kernels::cpu_backend(), options_of(architecture, "fp32"), steps);
   const auto bf16 = losses_of(*kernels::cuda_backend(), options_of(architecture, "bf16"), steps);
   double worst = 0.0;
@@ -115,7 +110,7 @@ TEST_CASE("cuda bf16: steps have nearly the losses of fp32", "[.gpu][engine]") {
   CHECK(worst > 1e-5);
 }
 
-TEST_CASE("cuda bf16: any number of ranks has the same bits", "[.gpu][engine][P1]") {
+TEST_CASE("cuda bf16: any number of ranks has the same bits", "[.gpu][drawn][engine][P1]") {
   if (kernels::testing::no_device()) {
     return;
   }
@@ -123,35 +118,35 @@ TEST_CASE("cuda bf16: any number of ranks has the same bits", "[.gpu][engine][P1
   options.batch.lanes = 4;
   options.seq_len = 8;
   const std::vector<std::uint64_t> alone = trace_of(options);
-  const std::vector<std::pair<std::int64_t, std::string>> plans = {
-      {2, "none"}, {3, "optimizer"}, {2, "gradient"}, {3, "full"}, {4, "hybrid"}};
-  for (const auto& [ranks, strategy] : plans) {
-    INFO(ranks << " ranks, " << strategy);
-    options.parallel.ranks = ranks;
-    options.parallel.strategy = strategy;
-    options.parallel.group = strategy == "hybrid" ? ranks / 2 : 0;
-    CHECK(trace_of(options) == alone);
+  struct Layout {
+    std::int64_t ranks;
+    std::string strategy;
+    std::string offload = "none";
+    std::string weights = "kept";  ///< Or made of the masters.
+  };
+  const std::vector<Layout> layouts = {{2, "none"},
+                                       {3, "optimizer"},
+                                       {2, "gradient"},
+                                       {3, "full"},
+                                       {4, "hybrid"},
+                                       {2, "none", "optimizer"},
+                                       {2, "none", "parameters"},
+                                       {2, "full", "optimizer"},
+                                       {2, "full", "parameters"},
+                                       {2, "none", "none", "made"},
+                                       {2, "full", "none", "made"},
+                                       {1, "none", "none", "made"}};
+  for (const Layout& layout : kernels::testing::drawn_if_emulated(layouts, 6)) {
+    INFO(layout.ranks << " ranks, " << layout.strategy << ", left to the host: " << layout.offload
+                      << ", weights " << layout.weights);
+    auto other = options;
+    other.parallel.ranks = layout.ranks;
+    other.parallel.strategy = layout.strategy;
+    other.parallel.group = layout.strategy == "hybrid" ? layout.ranks / 2 : 0;
+    other.memory.offload = layout.offload;
+    other.memory.bf16_weights = layout.weights;
+    CHECK(trace_of(other) == alone);
   }
-  options.parallel.ranks = 2;
-  options.parallel.group = 0;
-  for (const char* strategy : {"none", "full"}) {
-    options.parallel.strategy = strategy;
-    for (const char* offload : {"optimizer", "parameters"}) {
-      INFO(offload << " left to the host, " << strategy);
-      options.memory.offload = offload;
-      CHECK(trace_of(options) == alone);
-    }
-  }
-  options.memory.offload = "none";
-  for (const char* strategy : {"none", "full"}) {
-    INFO("weights made of the masters, " << strategy);
-    options.parallel.strategy = strategy;
-    options.memory.bf16_weights = "made";
-    CHECK(trace_of(options) == alone);
-  }
-  options.parallel = testing::small_options(Architecture::enoki).parallel;
-  CHECK(trace_of(options) == alone);
-  options.memory.bf16_weights = "kept";
   options.precision.compute = "fp32";
   CHECK(trace_of(options) != alone);
 }

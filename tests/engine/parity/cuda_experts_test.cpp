@@ -60,31 +60,42 @@ double relative_error(const testing::Gradients& found, const testing::Gradients&
   return error / size;
 }
 
+void check_bf16(const std::string& name, const testing::Trained& bf16,
+                const testing::Trained& expected) {
+  const double rounded = relative_error(bf16.gradients, expected.gradients);
+  fmt::print("{:<24} bf16: loss {:.1e}, gradients {:.1e}\n", name,
+             std::abs(bf16.losses[0] - expected.losses[0]), rounded);
+  for (std::size_t i = 0; i < expected.losses.size(); ++i) {
+    // The shortest cases have 18 tokens, of which rounding sends some to other experts.
+    CHECK(std::abs(bf16.losses[i] - expected.losses[i]) <= 6e-2);
+  }
+  CHECK(rounded > 1e-4);  // It is bf16.
+  CHECK(rounded <= 0.2);  // The CPU's products of bf16 are off by up to 0.13.
+}
+
 }  // namespace
 
 TEST_CASE("cuda experts: every family has the CPU's losses and gradients, in bf16 nearly",
-          "[.gpu][engine]") {
+          "[.gpu][drawn][engine]") {
   if (kernels::testing::no_device()) {
     return;
   }
-  for (const std::string& name : testing::expert_cases()) {
+  const auto names = testing::expert_cases();
+  const auto in_bf16 = kernels::testing::drawn_if_emulated(names, names.size() / 3 + 1);
+  for (const std::string& name : names) {
     INFO(name);
     const testing::Json& entry = testing::expert_models().at("cases").at(name);
     const testing::Trained expected = train_experts(kernels::cpu_backend(), entry, "fp32");
     const testing::Trained fp32 = train_experts(*kernels::cuda_backend(), entry, "fp32");
-    const testing::Trained bf16 = train_experts(*kernels::cuda_backend(), entry, "bf16");
     const double worst = testing::worst_element(fp32.gradients, expected.gradients);
-    const double rounded = relative_error(bf16.gradients, expected.gradients);
-    fmt::print("{:<24} fp32 off by {:.1e}; bf16: loss {:.1e}, gradients {:.1e}\n", name, worst,
-               std::abs(bf16.losses[0] - expected.losses[0]), rounded);
+    fmt::print("{:<24} fp32 off by {:.1e}\n", name, worst);
     for (std::size_t i = 0; i < expected.losses.size(); ++i) {
       CHECK(std::abs(fp32.losses[i] - expected.losses[i]) <= 1e-5);
-      // The shortest cases have 18 tokens, of which rounding sends some to other experts.
-      CHECK(std::abs(bf16.losses[i] - expected.losses[i]) <= 6e-2);
     }
     CHECK(worst <= 1e-5);
-    CHECK(rounded > 1e-4);  // It is bf16.
-    CHECK(rounded <= 0.2);  // The CPU's products of bf16 are off by up to 0.13.
+    if (std::ranges::find(in_bf16, name) != in_bf16.end()) {
+      check_bf16(name, train_experts(*kernels::cuda_backend(), entry, "bf16"), expected);
+    }
   }
 }
 

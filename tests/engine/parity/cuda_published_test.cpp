@@ -8,7 +8,7 @@
 namespace train::engine::cuda_published_test {
 namespace {
 
-void compare_family(const std::string& name) {
+void compare_family(const std::string& name, bool in_bf16) {
   INFO(name);
   const auto& entry = testing::published_model(name);
   const kernels::KernelTable& cuda = *kernels::cuda_backend();
@@ -20,7 +20,9 @@ void compare_family(const std::string& name) {
   const double worst = testing::worst_element(fp32.gradients, expected.gradients);
   fmt::print("{:<20} fp32 off by {:.1e}\n", name, worst);
   CHECK(worst <= 1e-5);
-  testing::check_roundings(name, testing::train(cuda, entry, "bf16"), expected);
+  if (in_bf16) {
+    testing::check_roundings(name, testing::train(cuda, entry, "bf16"), expected);
+  }
 }
 
 }  // namespace
@@ -32,12 +34,14 @@ TEST_CASE("cuda published: the fixtures are there", "[engine][fixtures]") {
 }
 
 TEST_CASE("cuda published: every family has the CPU's losses and gradients, in bf16 nearly",
-          "[.gpu][engine]") {
+          "[.gpu][drawn][engine]") {
   if (kernels::testing::no_device()) {
     return;
   }
-  for (const std::string& name : testing::published_cases()) {
-    compare_family(name);
+  const auto names = testing::published_cases();
+  const auto in_bf16 = kernels::testing::drawn_if_emulated(names, names.size() / 3 + 1);
+  for (const std::string& name : names) {
+    compare_family(name, std::ranges::find(in_bf16, name) != in_bf16.end());
   }
 }
 

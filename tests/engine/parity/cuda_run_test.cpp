@@ -8,18 +8,15 @@
 #include "tests/engine/rank/small_model.hpp"
 #include "tests/kernels/cuda_fixture.hpp"
 
-#ifndef CUDA_RUN_STEPS
-#define CUDA_RUN_STEPS 50  // Fewer where the device is emulated: one of those takes a second.
-#endif
-
 namespace train::engine::cuda_run_test {
 namespace {
 
 /// Trains on both devices, the same steps; prints the largest difference of a loss.
-void compare_runs(const std::string& name, const WorldStep::Options& options, std::int64_t steps) {
+void compare_runs(const std::string& name, const WorldStep::Options& options) {
   if (kernels::testing::no_device()) {
     return;
   }
+  const std::int64_t steps = kernels::testing::emulated_device() ? 3 : 50;
   const auto text = testing::repeating_text(options);
   const kernels::KernelTable& cuda = *kernels::cuda_backend();
   const auto cpu_stream = kernels::make_thread_stream("cpu", 2);
@@ -58,8 +55,8 @@ WorldStep::Options options_of(Architecture architecture) {
 }  // namespace
 
 TEST_CASE("cuda run: steps have the losses of the CPU", "[.gpu][engine]") {
-  compare_runs("enoki", options_of(Architecture::enoki), CUDA_RUN_STEPS);
-  compare_runs("qwen3", options_of(Architecture::dstar_qwen3), CUDA_RUN_STEPS);
+  compare_runs("enoki", options_of(Architecture::enoki));
+  compare_runs("qwen3", options_of(Architecture::dstar_qwen3));
 }
 
 }  // namespace train::engine::cuda_run_test

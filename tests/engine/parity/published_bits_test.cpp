@@ -6,9 +6,11 @@
 #include <string>
 #include <vector>
 
+#include "engine/model/balance.hpp"
 #include "engine/model/blocks/attention_block.hpp"
 #include "tests/engine/parity/expert_models.hpp"
 #include "tests/engine/parity/published_models.hpp"
+#include "tests/engine/parity/state_space_models.hpp"
 #include "tests/engine/rank/small_model.hpp"
 
 namespace train::engine::published_bits_test {
@@ -71,6 +73,25 @@ void check_split(const Options& options, const Trace& alone, const Split& split)
   CHECK(run(other) == alone);
 }
 
+/// Each number of ranks with each strategy, all computed again or nothing.
+void check_all_splits(const Options& options) {
+  const Trace alone = run(options);
+  bool again = alone.digests.back() % 2 == 0;
+  for (const std::int64_t ranks : {1, 2, 3, 4}) {
+    for (const char* strategy : {"none", "optimizer", "gradient", "full", "hybrid"}) {
+      const bool hybrid = strategy == std::string("hybrid");
+      if (hybrid && ranks % 2 != 0) {
+        continue;
+      }
+      again = !again;
+      CAPTURE(again);
+      Options other = options;
+      other.memory.activation_checkpointing = again ? "all" : "none";
+      check_split(other, alone, {ranks, strategy, hybrid ? 2 : 0});
+    }
+  }
+}
+
 }  // namespace
 
 TEST_CASE("published bits: a family each at another number of ranks and strategy",
@@ -116,6 +137,28 @@ TEST_CASE("published bits: every family at every number of ranks and strategy",
     for (const Split& split : kSplits) {
       check_split(options, alone, split);
     }
+  }
+}
+
+TEST_CASE("published bits: experts at every number of ranks, strategy and recomputation",
+          "[.full][engine][world_step][published_bits][EN-1]") {
+  int corrected = 0;
+  for (const std::string& name : testing::expert_cases()) {
+    CAPTURE(name);
+    Options options = bits_options(testing::expert_models().at("cases").at(name));
+    corrected += set_choice_bias_rate(0.01, options.model).ok() ? 1 : 0;  // Such a bias moves.
+    check_all_splits(options);
+  }
+  CHECK(corrected >= 2);
+}
+
+TEST_CASE("published bits: state spaces at every number of ranks, strategy and recomputation",
+          "[.full][engine][world_step][published_bits][EN-1]") {
+  for (const char* const name :
+       {"mamba_70", "mamba_biases", "falcon_mamba_70", "mamba2_129", "mamba2_limits", "jamba",
+        "jamba_dense", "hymba_groups", "hymba_packed", "hymba_70"}) {
+    CAPTURE(name);
+    check_all_splits(bits_options(testing::state_space_model(name)));
   }
 }
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/backend.hpp"
 #include "kernels/head/head_loss.hpp"
 #include "tests/engine/model/model_memory.hpp"
 #include "tests/engine/parity/parity_fixture.hpp"

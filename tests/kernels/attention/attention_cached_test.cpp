@@ -45,7 +45,7 @@ struct Cache {
       : keys(filled(t, t.head_dim)), values(filled(t, t.value_dim)), of(t) {}
 
   static Values filled(const Case& t, std::int64_t width) {
-    const std::int64_t count = texts * t.kv_heads * width * t.capacity + KeyValueCache::slack;
+    const std::int64_t count = texts * t.kv_heads * width * t.capacity + KeyValueCache::kSlack;
     return Values(static_cast<std::size_t>(count), std::numeric_limits<float>::quiet_NaN());
   }
   [[nodiscard]] KeyValueCache view() {

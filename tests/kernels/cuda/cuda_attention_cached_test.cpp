@@ -41,7 +41,7 @@ struct CachedRows {
 /// An empty cache; what it holds in the end is compared too.
 KeyValueCache cache_of(Side& side, const CachedCase& c) {
   const auto values = [&](std::int64_t width) {
-    return zeros(texts * c.kv_heads * width * c.capacity + KeyValueCache::slack);
+    return zeros(texts * c.kv_heads * width * c.capacity + KeyValueCache::kSlack);
   };
   return {.keys = side.element_result(values(c.head_dim)),
           .values = side.element_result(values(c.value_dim)),

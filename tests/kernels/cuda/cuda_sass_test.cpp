@@ -7,10 +7,12 @@
 #include <map>
 #include <memory>
 #include <regex>
+#include <set>
 #include <sstream>
 #include <string>
 #include <vector>
 
+#include "tests/kernels/device_objects.hpp"
 #include "tests/kernels/kernel_fixture.hpp"
 
 namespace train::kernels::testing::cuda_sass_test {
@@ -84,8 +86,8 @@ std::string disassembler() {
   return there ? toolkit + "cuobjdump -sass " : "";
 }
 
-std::vector<Function> functions_in(const std::string& disassemble, const std::string& source) {
-  const std::string object = std::string(ACTORTRAIN_DEVICE_OBJECTS "/") + source + ".o";
+std::vector<Function> functions_in(const std::string& disassemble, const std::string& name) {
+  const std::string object = std::string(ACTORTRAIN_DEVICE_OBJECTS "/") + name;
   INFO(object);
   REQUIRE(std::filesystem::exists(object));
   std::istringstream text(output_of(disassemble + object));
@@ -116,7 +118,7 @@ TEST_CASE("cuda sass: attention in bf16 multiplies on tensor cores",
   for (const auto& [source, kernels] : kernels_in_source) {
     std::size_t products = 0;
     std::size_t architectures = 0;
-    for (const Function& function : functions_in(disassemble, source)) {
+    for (const Function& function : functions_in(disassemble, device_object_of(source))) {
       INFO(source << ": " << function.name);
       if (function.name.find("attention_delta") != std::string::npos) {
         ++architectures;  // Sums of rows, once for each of three widths.
@@ -149,7 +151,7 @@ TEST_CASE("cuda sass: attention in bf16 multiplies with warpgroups where a devic
       {"attention/tensor_cores/attention_forward_wgmma.cu", 4},
       {"attention/tensor_cores/attention_backward_wgmma.cu", 8}};
   for (const auto& [source, kernels] : kernels_in_source) {
-    const std::vector<Function> functions = functions_in(disassemble, source);
+    const std::vector<Function> functions = functions_in(disassemble, device_object_of(source));
     CHECK(functions.size() == 2 * kernels);  // For two devices.
     std::size_t multiplying = 0;
     for (const Function& function : functions) {
@@ -178,7 +180,8 @@ TEST_CASE("cuda sass: products of experts in bf16 are on tensor cores",
   if (no_disassembler(disassemble)) {
     return;
   }
-  const std::vector<Function> functions = functions_in(disassemble, "experts/expert_matmul_mma.cu");
+  const std::vector<Function> functions =
+      functions_in(disassemble, device_object_of("experts/expert_matmul_mma.cu"));
   CHECK(!functions.empty());
   CHECK(functions.size() % 6 == 0);  // Three products, two types of C.
   for (const Function& function : functions) {
@@ -201,7 +204,7 @@ TEST_CASE("cuda sass: norms of aligned rows move 16 bytes at once", "[kernels][c
   }
   for (const char* source : {"norm/norm_forward.cu", "norm/norm_backward.cu"}) {
     std::size_t aligned = 0;
-    for (const Function& function : functions_in(disassemble, source)) {
+    for (const Function& function : functions_in(disassemble, device_object_of(source))) {
       if (function.name.find("ELb1ELb") == std::string::npos) {
         continue;  // Rows that are not aligned: shape, whether aligned, whether rotated.
       }
@@ -222,14 +225,13 @@ TEST_CASE("cuda sass: no kernel adds floats in an order of the machine's",
   if (no_disassembler(disassemble)) {
     return;
   }
-  const std::filesystem::path kernels = ACTORTRAIN_SOURCE_DIR "/kernels";
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(kernels)) {
-    if (entry.path().extension() != ".cu") {
-      continue;
-    }
-    const std::vector<Function> functions =
-        functions_in(disassemble, entry.path().lexically_relative(kernels).string());
-    INFO(entry.path());
+  std::set<std::string> objects;
+  for (const std::string& source : device_sources()) {
+    objects.insert(device_object_of(source));
+  }
+  for (const std::string& object : objects) {
+    const std::vector<Function> functions = functions_in(disassemble, object);
+    INFO(object);
     REQUIRE_FALSE(functions.empty());
     for (const Function& function : functions) {
       INFO(function.name);

@@ -1,10 +1,14 @@
 #include "kernels/device/device_gate.hpp"
 
+#include <unistd.h>
+
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <future>
 #include <optional>
 #include <thread>
+
+#include "tests/support/harness/thread_sleep.hpp"
 
 namespace train::kernels::device_gate_test {
 namespace {
@@ -45,14 +49,17 @@ TEST_CASE("device gate: an exchange waits for all calls that have begun, a call 
   std::optional<DeviceGate::Call> first(gate);
   std::optional<DeviceGate::Call> second(gate);
   CHECK(gate.waiting_calls() == 0);
-  std::promise<void> begun;
+  std::promise<pid_t> begun;
   auto seen = std::async(std::launch::async, [&] {
-    begun.set_value();
+    begun.set_value(::gettid());
     const DeviceGate::Exchange exchange(gate);
     return last.load();
   });
-  begun.get_future().wait();
+  const pid_t exchanging = begun.get_future().get();
+  CHECK(test::falls_asleep(exchanging, seen));
+  const long asleep = test::sleep_of(exchanging).value_or(-1);
   first.reset();
+  CHECK(test::falls_asleep(exchanging, seen, asleep));  // woken, it waits for the second
   last = true;
   second.reset();
   CHECK(seen.get());

@@ -4,6 +4,7 @@
 #include "kernels/attention/shared_keys.hpp"
 #include "kernels/experts/experts.hpp"
 #include "kernels/gemm/matmul.hpp"
+#include "kernels/head/head_loss.hpp"
 #include "kernels/head/log_probs.hpp"
 #include "kernels/head/row_distance.hpp"
 #include "kernels/norm/norm.hpp"
@@ -263,7 +264,7 @@ struct CacheShape {
   std::int64_t head_dim = 0, value_dim = 0, capacity = 0, window = 0, prefix = 0;
   float softcap = 0.0F;
   static constexpr std::int64_t kv_heads = 2;
-  static constexpr std::int64_t slack = KeyValueCache::slack;
+  static constexpr std::int64_t slack = KeyValueCache::kSlack;
   [[nodiscard]] std::int64_t size(std::int64_t dim) const {
     return 2 * kv_heads * dim * capacity + slack;
   }
