@@ -105,7 +105,7 @@ actors::RunFinished run_on_threads(const RunSetup& setup,
   for (const actors::RankContext& context : contexts) {
     ranks.push_back({.context = context, .shards = checkpoints.shard_work(context->rank)});
   }
-  const auto waits = std::make_shared<actors::WaitBoard>();
+  const auto waits = std::make_shared<actors::WaitTable>();
   actors::RunFinished end;
   caf::actor_system_config config;
   config.set("scheduler.policy", caf::atom("sharing"));

@@ -419,12 +419,13 @@ TEST_CASE("load_config: an unreadable file is one line about the file", "[config
                       ("actortrain_load_config_" + std::to_string(::getpid()));
   std::filesystem::create_directories(folder);
   const std::string path = (folder / "run.toml").string();
-  CHECK(load_config(path).error().message == path + ": no such run file");
+  const std::string way_out = "; give the path of one, or make one with \"actortrain quickstart\"";
+  CHECK(load_config(path).error().message == path + ": no such run file" + way_out);
   CHECK(load_config(folder.string()).error().message ==
         folder.string() + ": is a directory; name a .toml file in it");
   CHECK(load_config((folder / "none/run.toml").string()).error().message ==
         (folder / "none/run.toml").string() + ": no such run file: there is no directory " +
-            (folder / "none").string());
+            (folder / "none").string() + way_out);
   std::ofstream(path) << kMinimal;
   CHECK(load_config(path).ok());
   const std::string stem = path.substr(0, path.size() - std::string(".toml").size());

@@ -4,19 +4,23 @@
 Starts a run of two ranks with a board, opens it in headless Chromium, sees the loss fall, compares
 what the page says with metrics.jsonl, kills a rank and sees the loss of it and the recovery, and
 looks at the finished run, and at others, with `actortrain board`: what is said of each, how it is
-drawn, loads of experts, contrast, names, headings and keyboard. PICTURES: a directory for screenshots.
+drawn, loads of experts, contrast, names, headings and keyboard, and a frame in another page. PICTURES: a
+directory for screenshots.
 Ends with 77 where there is no Chromium, chromedriver or Selenium.
 """
 import contextlib
+import http.server
 import json
 import os
 import pathlib
+import queue
 import re
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
+import threading
 
 try:
     from selenium import webdriver
@@ -31,6 +35,9 @@ except ImportError:
 
 WORDS = {"loss": "training loss", "val_loss": "validation loss", "grad_norm": "gradient norm", "lr": "learning rate"}
 PATIENCE_S = 240  # a hang ends; nothing here measures time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "python"))
+from actortrain._board import FRAME_ANCESTORS  # noqa: E402
 
 CONFIG = """
 [run]
@@ -69,7 +76,8 @@ threads = 1
 
 @contextlib.contextmanager
 def running(program):
-    """A run of two ranks with a board: its launcher, its site, its directory, what it logs."""
+    """A run of two ranks with a board: its launcher, its site, its directory, the file of its log, which is complete
+    when the launcher has ended, and the board's address."""
     with tempfile.TemporaryDirectory() as directory:
         site = pathlib.Path(directory)
         words = "the river a quiet child the old miller follows remembers waits for paints".split()
@@ -78,26 +86,31 @@ def running(program):
         (site / "run.toml").write_text(CONFIG)
         subprocess.run([program, "data", "prepare", "--input", "text.txt", "--out", "data"], cwd=site,
                        check=True, stdout=subprocess.DEVNULL)
+        launcher = subprocess.Popen([program, "run", "run.toml"], cwd=site, stderr=subprocess.PIPE,
+                                    stdout=subprocess.DEVNULL, text=True)
         log = site / "log"
-        with open(log, "w") as stderr:
-            launcher = subprocess.Popen([program, "run", "run.toml"], cwd=site, stderr=stderr,
-                                        stdout=subprocess.DEVNULL)
+        address = queue.Queue()
+        logging = threading.Thread(target=keep_log, args=(launcher.stderr, log, address))
+        logging.start()
         try:
-            yield launcher, site, site / "runs" / "watched", log
+            url = address.get(timeout=PATIENCE_S)
+            assert url, log.read_text()
+            yield launcher, site, site / "runs" / "watched", log, url
         finally:
             launcher.kill()
             launcher.wait()
+            logging.join()
 
 
-def address(launcher, run, log):
-    """The board's, which stands in the log before the run's first event."""
-    follow = ["tail", "-n", "+1", "-s", "0.1", f"--pid={launcher.pid}", "-F", run / "events.jsonl"]
-    with subprocess.Popen(follow, text=True, stdout=subprocess.PIPE,
-                          stderr=subprocess.DEVNULL) as events:
-        first = events.stdout.readline()  # none: the run has ended before
-        events.terminate()
-    assert first and json.loads(first)["event"] == "started", first
-    return re.search(r"board url=(\S+)", log.read_text()).group(1)
+def keep_log(stderr, path, address):
+    """Writes the log of a run to a file. Into `address` comes the board's, or None if it never had one."""
+    found = None
+    with open(path, "w", buffering=1) as log:
+        for line in stderr:
+            log.write(line)
+            if not found and (found := re.search(r"board url=(\S+)", line)):
+                address.put(found.group(1))
+    address.put(None)
 
 
 class Page:
@@ -628,9 +641,44 @@ def look_at_the_form(page):
 
 
 @contextlib.contextmanager
-def board_of(program, site, folder):
+def page_with(text):
+    """Address of a page, as a notebook's server has it."""
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(200)
+            self.send_header("Content-Type", "text/html")
+            self.end_headers()
+            self.wfile.write(text.encode())
+
+        def log_message(self, *words):
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://localhost:{server.server_port}/"
+        server.shutdown()
+
+
+def look_at_a_frame(page, program, site):
+    """A page of this machine, as a notebook is one, shows the board that Python starts; no other board."""
+    def shown(url):
+        with page_with(f'<iframe src="{url}" width="1000" height="700"></iframe>') as notebook:
+            page.driver.get(notebook)  # returns when its frame is there, too
+            page.driver.switch_to.frame(0)
+            found = page.driver.find_elements(By.ID, "of-run")
+            page.driver.switch_to.default_content()
+            return bool(found)
+
+    with board_of(program, site, "runs", "--frame-ancestors", FRAME_ANCESTORS) as url:
+        assert shown(url), "no board in the frame"
+    with board_of(program, site, "runs") as url:
+        assert not shown(url), "a board in a frame of any page"
+
+
+@contextlib.contextmanager
+def board_of(program, site, folder, *words):
     """Address of `actortrain board FOLDER`."""
-    board = subprocess.Popen([program, "board", folder], cwd=site, stdout=subprocess.PIPE, text=True)
+    board = subprocess.Popen([program, "board", folder, *words], cwd=site, stdout=subprocess.PIPE, text=True)
     try:
         yield board.stdout.readline().strip()
     finally:
@@ -661,6 +709,7 @@ def watch_what_is_over(page, program, site, run, pictures):
         look_at_smoothing(page)
         page.no_complaints()
         look_at_what_is_missing(page, url, site, program)
+    look_at_a_frame(page, program, site)
 
 
 def main():
@@ -670,11 +719,11 @@ def main():
     if not chromium or not driver:
         print("skipped: no chromium and chromedriver here")
         return 77
-    with running(program) as (launcher, site, run, log):
+    with running(program) as (launcher, site, run, log, url):
         page = None
         try:
             page = Page(chromium, driver)
-            watch_the_run(page, run, address(launcher, run, log), pictures)
+            watch_the_run(page, run, url, pictures)
             kill_a_rank(page, run, launcher, pictures)
             use_keyboard_and_phone(page)
             launcher.send_signal(signal.SIGTERM)

@@ -22,10 +22,13 @@ import urllib.request
 PATIENCE_S = 120  # a hang ends; nothing here measures time
 
 
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+def held_port():
+    """A socket that listens to nothing: while it is open, its port is nobody else's, and a program that sets
+    SO_REUSEADDR, as those in Go do, may listen there."""
+    held = socket.socket()
+    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    held.bind(("127.0.0.1", 0))
+    return held
 
 
 class Relay:
@@ -104,7 +107,8 @@ def main():
         (site / "prometheus.yml").write_text(
             "scrape_configs:\n- job_name: actortrain\n  scrape_interval: 1s\n"
             f"  static_configs:\n  - targets: ['{relay.address()}']\n")
-        address = f"127.0.0.1:{free_port()}"
+        held = held_port()
+        address = f"127.0.0.1:{held.getsockname()[1]}"
         with open(site / "log", "w") as log:
             prometheus = subprocess.Popen(
                 ["prometheus", f"--config.file={site}/prometheus.yml", f"--storage.tsdb.path={site}/data",
@@ -124,6 +128,7 @@ def main():
         finally:
             prometheus.kill()
             prometheus.wait()
+            held.close()
             board.send_signal(signal.SIGINT)
             assert board.wait(PATIENCE_S) == 0
     return 0

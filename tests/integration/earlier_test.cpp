@@ -1,14 +1,14 @@
-// An earlier version's runs are gone on with (CONTRIBUTING.md). earlier/VERSION: a run of that
+// Runs of an earlier version can be resumed (CONTRIBUTING.md). earlier/VERSION: a run of that
 // version that stopped after half of its steps on two ranks, strategy full, and its tokens.
 
 #include <catch2/catch.hpp>
 
-#include "tests/integration/run_site.hpp"
+#include "tests/integration/sites/run_site.hpp"
 
 using namespace train;
 using namespace train::test;
 
-TEST_CASE("earlier: a run of version 0.1 is verified, exported and gone on with",
+TEST_CASE("earlier: a run of version 0.1 is verified, exported and resumed",
           "[integration][earlier][CK-1]") {
   const RunSite site;
   const fs::path from = fs::path(ACTORTRAIN_SOURCE_DIR) / "tests/integration/earlier/0.1";
@@ -23,7 +23,7 @@ TEST_CASE("earlier: a run of version 0.1 is verified, exported and gone on with"
       site.call({"run", "run.toml", "--set", fmt::format("parallel.ranks={}", ranks), "--json"});
   INFO(ended.err);
   REQUIRE(ended.exit_code == 0);
-  CHECK(site.call({"verify", "runs/run"}).exit_code == 0);  // Its index was made anew.
+  CHECK(site.call({"verify", "runs/run"}).exit_code == 0);  // Its index was rebuilt.
   const Words lines = lines_of(read_bytes(site / "runs/run/metrics.jsonl"));
   const auto last = nlohmann::json::parse(last_of(lines));
   CHECK(last.at("step") == 8);

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "tests/integration/run_site.hpp"
+#include "tests/integration/sites/run_site.hpp"
 
 // Readers of events.jsonl and metrics.jsonl while a run is under way, with which a test waits for
 // kinds of events and for steps, whatever the words of the log are.

@@ -2,13 +2,14 @@
 
 #include <fcntl.h>
 
+#include <algorithm>
 #include <limits>
 #include <optional>
 #include <vector>
 
 #include "checkpoint/memory/memory_snapshots.hpp"
 #include "run/recovery/generations.hpp"
-#include "tests/integration/rank_runs.hpp"
+#include "tests/integration/sites/rank_runs.hpp"
 
 // What launchers have in memory of their ranks, and a time at which a node is lost that the others
 // have all of it.
@@ -86,18 +87,17 @@ inline bool is_kept(std::vector<run::NodeSteps> steps, std::size_t place) {
 template <class Lose>
 bool lose_when_kept(const fs::path& directory, const std::vector<pid_t>& launchers,
                     std::int64_t ranks_each, std::size_t place, Lose lose) {
-  return comes_true(
-      [&] {
-        const HeldRanks held(directory);
-        const bool kept =
-            comes_true([&] { return is_kept(held_steps(launchers, ranks_each), place); },
-                       std::chrono::milliseconds(500));
-        if (kept) {
-          lose();
-        }
-        return kept;
-      },
-      std::chrono::seconds(60));
+  std::chrono::milliseconds limit{250};  // Ranks may be held where no step is complete.
+  return comes_true([&] {
+    const HeldRanks held(directory);
+    limit = std::min(2 * limit, std::chrono::milliseconds(2000));
+    const bool kept =
+        comes_true([&] { return is_kept(held_steps(launchers, ranks_each), place); }, limit);
+    if (kept) {
+      lose();
+    }
+    return kept;
+  });
 }
 
 }  // namespace train::test

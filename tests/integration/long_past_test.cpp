@@ -1,7 +1,7 @@
 // What a start and a lost rank cost does not grow with the run's past: counted, not timed.
 
 #include "tests/support/runs/long_past.hpp"
-#include "tests/integration/endless_run.hpp"
+#include "tests/integration/sites/endless_run.hpp"
 #include "tests/support/processes/process_cost.hpp"
 
 using namespace train::test;

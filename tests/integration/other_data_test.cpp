@@ -1,7 +1,7 @@
 // Data that is not what a run was trained on, and ranks that do not see the same.
 
-#include "tests/integration/audit_runs.hpp"
-#include "tests/integration/node_runs.hpp"
+#include "tests/integration/sites/audit_runs.hpp"
+#include "tests/integration/sites/node_runs.hpp"
 
 using namespace train::test;
 
@@ -33,7 +33,7 @@ std::string fingerprint_at(const RunSite& site, std::int64_t step) {
 }
 
 /// Texts of the events of a kind.
-Words events_of(const RunSite& site, const std::string& kind) {
+Words event_texts(const RunSite& site, const std::string& kind) {
   const auto store = open_store(site.run());
   const auto events = train::checkpoint::read_events(*store);
   REQUIRE(events.ok());
@@ -70,7 +70,7 @@ TEST_CASE("other data: a run is not resumed on it, unless that is accepted",
       {"checkpoints/step-00000010", before, "data.dir data holds", "--fresh", "--accept-data"});
   CHECK(checkpoint_steps(site.run()) == std::vector<std::int64_t>{10});
   CHECK(read_bytes(site.run() / "config.toml") == config);
-  CHECK(events_of(site, "data_accepted").empty());
+  CHECK(event_texts(site, "data_accepted").empty());
 
   Words accepting = RunSite::run_words({});
   accepting.emplace_back("--accept-data");
@@ -83,7 +83,7 @@ TEST_CASE("other data: a run is not resumed on it, unless that is accepted",
   const std::string after = fingerprint_at(site, 20);
   CHECK(after != before);
   CHECK(has(refused.err, after));
-  const Words events = events_of(site, "data_accepted");
+  const Words events = event_texts(site, "data_accepted");
   REQUIRE(events.size() == 1);
   CHECK(has(events.front(), before));
   CHECK(has(events.front(), after));

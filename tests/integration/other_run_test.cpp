@@ -2,7 +2,7 @@
 // copy, by mistake. Nothing of the other run is read, adopted or removed.
 
 #include "checkpoint/save/locations.hpp"
-#include "tests/integration/node_runs.hpp"
+#include "tests/integration/sites/node_runs.hpp"
 
 using namespace train::test;
 

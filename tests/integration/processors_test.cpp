@@ -7,7 +7,7 @@
 #include <bit>
 
 #include "storage/files/digest.hpp"
-#include "tests/integration/killed_runs.hpp"
+#include "tests/integration/sites/killed_runs.hpp"
 
 using namespace train::test;
 

@@ -7,7 +7,7 @@
 #include "base/exit_codes.hpp"
 #include "run/recovery/head_table.hpp"
 #include "run/recovery/node_table.hpp"
-#include "tests/integration/rank_runs.hpp"
+#include "tests/integration/sites/rank_runs.hpp"
 
 // How a run with an injected fault ends, as the tables of recovery have it: tests compare the exit
 // code and the first line of error with the tables' rows, not with words of their own.

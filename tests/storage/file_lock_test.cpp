@@ -11,6 +11,8 @@
 
 #include "tests/support/disks/failing_disk.hpp"
 #include "tests/support/disks/temp_directory.hpp"
+#include "tests/support/harness/hang_limit.hpp"
+#include "tests/support/harness/thread_sleep.hpp"
 
 using namespace train;
 using namespace train::storage;
@@ -60,15 +62,18 @@ TEST_CASE("file_lock: whatever call fails, nobody holds it afterwards",
 
 TEST_CASE("file_lock: of a directory itself, one waits for another", "[storage][file_lock][ST-2]") {
   const TempDirectory directory;
+  std::promise<pid_t> thread;
   std::future<bool> second;  // outlives what it waits for
   auto first = std::make_optional(FileLock::wait_for(directory.path()));
   REQUIRE(first->ok());
-  second =
-      std::async(std::launch::async, [&] { return FileLock::wait_for(directory.path()).ok(); });
-  REQUIRE(second.wait_for(std::chrono::milliseconds(200)) == std::future_status::timeout);
+  second = std::async(std::launch::async, [&] {
+    thread.set_value(::gettid());
+    return FileLock::wait_for(directory.path()).ok();
+  });
+  REQUIRE(test::falls_asleep(thread.get_future().get(), second));
   REQUIRE(test::names_in(directory.path()).empty());
   first.reset();
-  REQUIRE(second.wait_for(std::chrono::seconds(120)) == std::future_status::ready);
+  REQUIRE(second.wait_for(test::hang_limit) == std::future_status::ready);
   REQUIRE(second.get());
   test::write_bytes(directory / "file", "x");
   for (const char* name : {"none", "file"}) {

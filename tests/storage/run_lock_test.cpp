@@ -12,6 +12,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
+#include <future>
 #include <string>
 #include <thread>
 
@@ -19,6 +20,7 @@
 #include "storage/files/file_calls.hpp"
 #include "tests/support/disks/temp_directory.hpp"
 #include "tests/support/harness/hang_limit.hpp"
+#include "tests/support/harness/thread_sleep.hpp"
 #include "tests/support/processes/leave.hpp"
 
 namespace train::storage {
@@ -220,16 +222,22 @@ TEST_CASE("run_lock: an earlier start of the same batch job is waited for",
   REQUIRE(::flock(held.get(), LOCK_EX | LOCK_NB) == 0);
   std::string text = record(::getppid(), this_boot(), 1, "held", "77");
   REQUIRE(::pwrite(held.get(), text.data(), text.size(), 0) > 0);
-  std::atomic<bool> taken{false};
-  std::thread requeued([&] { taken = acquired(directory).ok(); });
+  std::promise<pid_t> thread;
+  auto taken = std::async(std::launch::async, [&] {
+    thread.set_value(::gettid());
+    return acquired(directory).ok();
+  });
+  // It has looked, and looks once more: it sleeps between two looks alone.
+  const pid_t requeued = thread.get_future().get();
+  CHECK(test::falls_asleep(requeued, taken));
+  CHECK(test::falls_asleep(requeued, taken, test::sleep_of(requeued).value_or(-1)));
   SECTION("while it ends") {
     held.reset();
-    requeued.join();
-    CHECK(taken);
+    CHECK(taken.get());
   }
   SECTION("and no other job's is") {
     held.reset();
-    requeued.join();
+    taken.wait();
     held.reset(::open((directory / "run.lock").c_str(), O_RDWR | O_CLOEXEC));
     REQUIRE(::flock(held.get(), LOCK_EX | LOCK_NB) == 0);
     text = record(::getppid(), this_boot(), 1, "held", "78");

@@ -253,6 +253,82 @@ Findings check_directories(const SourceTree& tree) {
   return findings;
 }
 
+// A product unit: a source of the program, not of its tests and benchmarks.
+bool is_product_unit(const SourceFile& file) {
+  const std::string folder = folder_of(file.path);
+  return folder != "tests" && folder != "bench" &&
+         (file.path.ends_with(".cpp") || file.path.ends_with(".cu"));
+}
+
+// Number of product units that each file reaches through includes: those that a change recompiles.
+std::map<std::string, std::size_t> reached_units(const SourceTree& tree) {
+  std::map<std::string, std::vector<std::string>> included;
+  for (const SourceFile& file : tree) {
+    if (file.is_code()) {
+      for (const Include& include : includes_of(file)) {
+        included[file.path].push_back(include.path);
+      }
+    }
+  }
+  std::map<std::string, std::size_t> units;
+  const std::function<void(const std::string&, std::set<std::string>&)> visit =
+      [&](const std::string& path, std::set<std::string>& seen) {
+        for (const std::string& next : included[path]) {
+          if (seen.insert(next).second) {
+            visit(next, seen);
+          }
+        }
+      };
+  for (const SourceFile& file : tree) {
+    if (is_product_unit(file)) {
+      std::set<std::string> seen;
+      visit(file.path, seen);
+      for (const std::string& path : seen) {
+        ++units[path];
+      }
+    }
+  }
+  return units;
+}
+
+// A kernel's params or its line in the list of kernels is changed often: few units recompile.
+Findings check_reach(const SourceTree& tree) {
+  constexpr std::size_t most_of_params = 30;
+  constexpr std::size_t most_of_list = 60;  // Every caller of a kernel.
+  static const std::regex kParams("^struct \\w+Params\\b.*\\{");
+  const std::map<std::string, std::size_t> units = reached_units(tree);
+  Findings findings;
+  for (const SourceFile& file : tree) {
+    if (!file.path.starts_with("kernels/") || !file.path.ends_with(".hpp")) {
+      continue;
+    }
+    const auto params =
+        std::find_if(file.lines.begin(), file.lines.end(), [](const std::string& line) {
+          return line.starts_with("struct ") && std::regex_match(line, kParams);
+        });
+    const bool is_list = file.name() == "kernel_list.hpp";
+    if (params == file.lines.end() && !is_list) {
+      continue;
+    }
+    const std::size_t most = is_list ? most_of_list : most_of_params;
+    const auto found = units.find(file.path);
+    if (found != units.end() && found->second > most) {
+      findings.push_back(finding(file, 0,
+                                 fmt::format("{} sources of the program include this, at most {}: "
+                                             "declare its structs in headers, without an include",
+                                             found->second, most)));
+    }
+  }
+  return findings;
+}
+
+TEST_CASE("include: a change of a kernel's params or of the list recompiles few units",
+          "[tidy][include]") {
+  const Findings findings = check_reach(repository());
+  INFO(joined(findings));
+  CHECK(findings.empty());
+}
+
 TEST_CASE("include: no directories include each other in a circle", "[tidy][include]") {
   const Findings findings = check_directories(repository());
   INFO(joined(findings));
@@ -386,6 +462,28 @@ TEST_CASE("include: a circle of directories is found, however long", "[tidy][inc
                               file("engine/c/c.cpp", "engine/b/b.hpp"),
                               make_file("engine/b/b.hpp", "\n")};
   CHECK(check_directories(one_way).empty());
+}
+
+TEST_CASE("include: a header of kernels that too many units reach is found", "[tidy][include]") {
+  const auto tree_of = [](const std::string& header, const std::string& text, std::size_t units,
+                          const std::string& folder) {
+    SourceTree tree = {make_file(header, text),
+                       make_file("engine/a.hpp", "#include \"" + header + "\"\n")};
+    for (std::size_t i = 0; i < units; ++i) {
+      tree.push_back(
+          make_file(fmt::format("{}/a{}.cpp", folder, i), "#include \"engine/a.hpp\"\n"));
+    }
+    return tree;
+  };
+  const std::string params = "struct ScaleParams {\n};\n";
+  CHECK(check_reach(tree_of("kernels/a/scale.hpp", params, 31, "engine")) ==
+        Findings{"kernels/a/scale.hpp:1: 31 sources of the program include this, at most 30: "
+                 "declare its structs in headers, without an include"});
+  CHECK(check_reach(tree_of("kernels/a/scale.hpp", params, 30, "engine")).empty());
+  CHECK(check_reach(tree_of("kernels/a/scale.hpp", params, 31, "tests")).empty());
+  CHECK(check_reach(tree_of("kernels/a/scale.hpp", "struct ScaleParams;\n", 31, "run")).empty());
+  CHECK(check_reach(tree_of("kernels/kernel_list.hpp", "\n", 61, "engine")).size() == 1);
+  CHECK(check_reach(tree_of("kernels/kernel_list.hpp", "\n", 60, "engine")).empty());
 }
 
 TEST_CASE("include: a circle of headers is found", "[tidy][include]") {

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <catch2/catch.hpp>
 #include <cctype>
 #include <filesystem>
@@ -43,6 +44,40 @@ Findings check_paths(const SourceTree& tree, const Exists& exists) {
       };
       judge(kLink, folder);
       judge(kQuoted, "");
+    }
+  }
+  return findings;
+}
+
+bool source_exists(const std::string& stem, const Exists& exists) {
+  return std::ranges::any_of(std::to_array<const char*>({"", ".hpp", ".cpp", ".cu", ".cuh"}),
+                             [&](const char* ending) { return exists(stem + ending); });
+}
+
+/// The first column of a table in a folder's README names its sources without their endings, by
+/// paths below the folder: "| `rank/plan/rank_plan` |". A name that begins with no subfolder is no
+/// path.
+Findings check_table_paths(const SourceTree& tree, const Exists& exists) {
+  static const std::regex kQuoted("`([a-z_0-9]+)(/[a-z_0-9/]*[a-z_0-9])`");
+  Findings findings;
+  for (const SourceFile& file : tree) {
+    const std::string folder = std::filesystem::path(file.path).parent_path().generic_string();
+    if (file.name() != "README.md" || folder.empty()) {
+      continue;
+    }
+    for (std::size_t i = 0; i < file.lines.size(); ++i) {
+      const std::string& line = file.lines[i];
+      if (!line.starts_with("| `")) {
+        continue;
+      }
+      const std::string cell = line.substr(0, line.find(" | "));
+      for (std::sregex_iterator at(cell.begin(), cell.end(), kQuoted), end; at != end; ++at) {
+        const std::string first = fmt::format("{}/{}", folder, (*at)[1].str());
+        const std::string path = first + (*at)[2].str();
+        if (exists(first) && !source_exists(path, exists)) {
+          findings.push_back(finding(file, i, fmt::format("{} does not exist", path)));
+        }
+      }
     }
   }
   return findings;
@@ -131,6 +166,29 @@ TEST_CASE("link: every path that a document names exists", "[tidy][link]") {
       repository(), [&](const std::string& path) { return std::filesystem::exists(root / path); });
   INFO(joined(findings));
   CHECK(findings.empty());
+}
+
+TEST_CASE("link: every source that a folder's table names exists", "[tidy][link]") {
+  const std::filesystem::path root = ACTORTRAIN_SOURCE_DIR;
+  const Findings findings = check_table_paths(
+      repository(), [&](const std::string& path) { return std::filesystem::exists(root / path); });
+  INFO(joined(findings));
+  CHECK(findings.empty());
+}
+
+TEST_CASE("link: a source in a folder's table that does not exist is found", "[tidy][link]") {
+  const auto judge = [](const std::string& path, const std::string& line) {
+    const std::set<std::string> there = {"engine/rank", "engine/rank/exec", "engine/rank/a.cu",
+                                         "engine/rank/exec/b.hpp"};
+    return check_table_paths({make_file(path, line)},
+                             [&](const std::string& one) { return there.contains(one); });
+  };
+  CHECK(judge("engine/README.md", "| `rank/a`, `rank/exec/b`, `rank/exec` | c |").empty());
+  CHECK(judge("engine/README.md", "| `rank/a`, `rank/b` | c |") ==
+        Findings{"engine/README.md:1: engine/rank/b does not exist"});
+  CHECK(judge("engine/README.md", "| `rewards/chosen` | a metric |").empty());
+  CHECK(judge("engine/README.md", "| what | `rank/b` |").empty());
+  CHECK(judge("docs/a.md", "| `rank/b` | c |").empty());
 }
 
 TEST_CASE("link: a path that does not exist is found", "[tidy][link]") {

@@ -9,6 +9,7 @@
 #include <regex>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "tests/tidy/source_tree.hpp"
 
@@ -34,6 +35,9 @@ static_assert(kAllowedSleeps.size() <= kMostSleeps);
 const std::regex kSleep(std::string("\\b(sleep_") + "for|sleep_" + "until|usle" + "ep|nanosle" +
                         "ep|time\\.sle" + "ep|asyncio\\.sle" + "ep)\\s*\\(|" + "(^|[^\\w.$>-])sle" +
                         "ep( +[0-9$\"{]|\\([0-9])");
+/// A wait that ends at a time of its own: by the event, or at the hang limit.
+const std::regex kTimedWait(std::string("\\bwait_(for|until)\\s*\\(.*") +
+                            "(\\b[1-9][0-9']*(ns|us|ms|s|min|h)\\b|chrono::\\w+[({]\\s*[1-9])");
 const std::regex kOwnSeed(std::string("\\brandom_") + "device\\b|/dev/u?ran" + "dom\\b");
 
 bool is_program(const SourceFile& file) {
@@ -81,6 +85,11 @@ Findings sleeps_in(const SourceTree& tree) {
   return findings;
 }
 
+Findings timed_waits_in(const SourceTree& tree) {
+  return matching(tree, kTimedWait, "wait_",
+                  "waits for a time of its own; wait for an event, at most hang_limit");
+}
+
 Findings seeds_in(const SourceTree& tree) {
   return matching(tree, kOwnSeed, "dom",
                   "draws a seed of its own; take Catch::rngSeed(), which replays");
@@ -117,6 +126,33 @@ TEST_CASE("waiting: tests and scripts wait for events", "[tidy][waiting]") {
   const Findings findings = sleeps_in(tree);
   INFO(joined(findings));
   CHECK(findings.empty());
+}
+
+TEST_CASE("waiting: no wait of a test ends at a time of its own", "[tidy][waiting]") {
+  const Findings findings = timed_waits_in(load_programs());
+  INFO(joined(findings));
+  CHECK(findings.empty());
+}
+
+TEST_CASE("waiting: the rule finds waits with a time, and leaves looks alone", "[tidy][waiting]") {
+  const std::string wait = "wait_";
+  const auto found = [&](const std::string& line) {
+    return timed_waits_in({make_file("tests/a_test.cpp", line + "\n")}).size();
+  };
+  using Times = std::vector<std::string>;
+  for (const std::string& time : Times{"10ms", "1'000us", "2s", "std::chrono::seconds(120)",
+                                       "std::chrono::milliseconds{5}"}) {
+    CAPTURE(time);
+    CHECK(found("  while (end." + wait + "for(" + time + ") != std::future_status::ready) {") == 1);
+    CHECK(found("changed." + wait + "until(lock, Clock::now() + " + time + ");") == 1);
+  }
+  for (const std::string& time :
+       Times{"0ms", "std::chrono::seconds(0)", "hang_limit", "limit", "6"}) {
+    CAPTURE(time);
+    CHECK(found("CHECK(end." + wait + "for(" + time + ") == std::future_status::timeout);") == 0);
+  }
+  CHECK(found("wait_" + std::string("for_step(site, *run, 10);")) == 0);
+  CHECK(timed_waits_in({make_file("base/a.cpp", wait + "for(10ms);\n")}).empty());
 }
 
 TEST_CASE("waiting: what is random in a test replays", "[tidy][waiting]") {

@@ -23,22 +23,26 @@ const std::vector<Way>& ways() {
   static const std::vector<Way> kWays = {
       {"docs/architecture.md", "## From the token file to the update", 26},
       {"docs/recovery.md", "## From a rank's death to the next step", 24},
-      {"docs/architecture.md", "## From a conversation to its gradient", 30}};
+      {"docs/architecture.md", "## From a conversation to its gradient", 30},
+      {"docs/architecture.md", "## From a model's directory to the weights", 20}};
   return kWays;
 }
 
 // A source and its header are one.
 std::string stem(const std::string& path) { return path.substr(0, path.rfind('.')); }
 
-// The files that a numbered list below `heading` links to, without their endings.
+// The sources that the items of a numbered list below `heading` link to, without their endings.
 std::vector<std::string> files_of(const SourceFile& document, const std::string& heading) {
-  static const std::regex kItem("^[0-9]+\\. \\[([^\\]]+)\\]\\(.*");
+  static const std::regex kItem("^([0-9]+\\.|  ) .*");  // Its first line, or a further one.
+  static const std::regex kLink("\\[([^\\]]+\\.(cpp|hpp|cu|cuh))\\]\\(");
   std::vector<std::string> files;
   auto line = std::find(document.lines.begin(), document.lines.end(), heading);
   for (; line != document.lines.end() && (*line == heading || !line->starts_with("## ")); ++line) {
-    std::smatch match;
-    if (std::regex_match(*line, match, kItem)) {
-      files.push_back(stem(match[1].str()));
+    if (!std::regex_match(*line, kItem)) {
+      continue;
+    }
+    for (std::sregex_iterator link(line->begin(), line->end(), kLink), end; link != end; ++link) {
+      files.push_back(stem((*link)[1].str()));
     }
   }
   return files;
@@ -132,6 +136,10 @@ TEST_CASE("ways: a file that is gone, or off the way, is found", "[tidy][ways]")
   CHECK(judge(item("a.cpp") + item("b.hpp") + item("e.cpp")) == 1);
   CHECK(judge(item("a.cpp") + item("d.cpp") + item("c.cpp")) == 3);
   CHECK(judge(item("a.cpp") + item("b.hpp"), 1) == 1);
+  const std::string more = "   Also [run/b.hpp](x), [run/c.cpp](x) and [a page](y.md).\n";
+  CHECK(judge(item("a.cpp") + more) == 1);  // b and c do not include each other
+  CHECK(judge(item("a.cpp") + more, 2) == 2);
+  CHECK(judge(item("a.cpp") + item("b.hpp") + "\nText with [run/e.cpp](x).\n") == 0);
   CHECK(judge("") == 1);
 }
 

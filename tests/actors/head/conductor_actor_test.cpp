@@ -245,8 +245,8 @@ TEST_CASE("the end waits for the last checkpoint, but not for ever", "[actors][P
   CHECK(end.exit_code == kExitFailure);
   CHECK_THAT(end.text, Catch::Contains("checkpoint of step 2 ") &&
                            Catch::Contains("checkpoint.drain_s = 7") &&
-                           Catch::Contains("that of step 1 stands"));
-  CHECK_THAT(end.text, Catch::Contains(local ? "is whole in /fast/run" : "is lost"));
+                           Catch::Contains("the newest published one is of step 1"));
+  CHECK_THAT(end.text, Catch::Contains(local ? "is complete in /fast/run" : "is lost"));
 }
 
 TEST_CASE("a report that could not be written ends in exit code 1", "[actors]") {
@@ -287,7 +287,7 @@ TEST_CASE("a failed rank ends the run with its text and its code", "[actors]") {
 /// A conductor of two ranks.
 struct TwoRanks {
   test::ActorWorld world;
-  WaitBoard waits;
+  WaitTable waits;
   test::Recorder rank[2] = {test::Recorder(world.system()), test::Recorder(world.system())};
   test::Recorder reporter{world.system()};
   test::Recorder waiter{world.system()};

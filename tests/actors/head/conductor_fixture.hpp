@@ -30,7 +30,7 @@ inline std::vector<Command> commands(const test::Recorder& rank, const engine::P
 /// A conductor between recorders; the test plays the rank.
 struct ConductorFixture {
   test::ActorWorld world;
-  WaitBoard waits;
+  WaitTable waits;
   test::Recorder rank{world.system()};
   test::Recorder reporter{world.system()};
   test::Recorder waiter{world.system()};

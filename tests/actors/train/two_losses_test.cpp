@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "data/lanes/lane_source.hpp"
+#include "data/lanes/open_lanes.hpp"
 #include "tests/engine/rank/small_model.hpp"
 #include "tests/support/inputs/packed_rows.hpp"
 

@@ -104,7 +104,7 @@ TEST_CASE("watchdog: a run that is over waits for nothing and has held nothing",
       CHECK((queue.length == 0 || queue.what == "gather buffers"));  // kept for a next step
     }
   }
-  for (const WaitBoard::Held& held : run.waits->held()) {
+  for (const WaitTable::Held& held : run.waits->held()) {
     CHECK(held.in_use == 0);
   }
 }

@@ -177,7 +177,7 @@ TEST_CASE("reader: cut, grown, emptied, missing and swapped files are found",
   }
   REQUIRE(damage_of(outcome.path).empty());
   std::filesystem::rename(outcome.path, directory / "step-00000002");
-  REQUIRE_THAT(damage_of(directory / "step-00000002"), Catch::Contains("manifest is of step 1"));
+  REQUIRE_THAT(damage_of(directory / "step-00000002"), Catch::Contains("manifest says step 1"));
 }
 
 TEST_CASE("reader: damage after the check is found while copying", "[checkpoint][reader][CK-4]") {

@@ -110,6 +110,9 @@ TEST_CASE("failing disk: whatever call of a save fails, checkpoints stay whole a
   const int error_number = GENERATE(ENOSPC, EDQUOT, EIO);
   const bool persistent = GENERATE(false, true);
   const bool two_locations = GENERATE(false, true);
+  if (error_number == EDQUOT && !(persistent && two_locations)) {
+    return;  // It is told from ENOSPC by its text alone: once, where most calls are.
+  }
   const TempDirectory programs;
   const auto copy = test::write_script(
       programs / "copy", "while [ $# -gt 2 ]; do shift; done\nexec cp -- \"$1\" \"$2\"");

@@ -12,7 +12,7 @@
 #include "base/process/descriptor.hpp"
 #include "run/directory/run_events.hpp"
 #include "run/report/run_status.hpp"
-#include "tests/integration/run_site.hpp"
+#include "tests/integration/sites/run_site.hpp"
 #include "tests/support/processes/contained.hpp"
 #include "tests/support/processes/http_client.hpp"
 #include "tests/support/runs/hostile_runs.hpp"

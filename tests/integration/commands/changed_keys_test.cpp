@@ -2,8 +2,8 @@
 // all else is recorded.
 
 #include "run/directory/config_record.hpp"
-#include "tests/integration/audit_runs.hpp"
 #include "tests/integration/event_log.hpp"
+#include "tests/integration/sites/audit_runs.hpp"
 
 using namespace train::test;
 

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <regex>
 
-#include "tests/integration/run_site.hpp"
+#include "tests/integration/sites/run_site.hpp"
 #include "tests/support/checkpoints/many_checkpoints.hpp"
 
 using namespace train::test;
@@ -120,7 +120,7 @@ TEST_CASE("checkpoints: list without an index says so and lists all the same",
     CHECK(steps_in(listed(run)) == Steps{5, 10, 15, 20});
     CHECK(tree_of(run) == before);
     const Ended mended = answer(run, {"reindex"});
-    CHECK(has(mended.out, "4 checkpoints in place"));
+    CHECK(has(mended.out, "4 checkpoints on disk"));
     CHECK(answer(run, {"list"}).err.empty());
     CHECK(listed(run)["source"] == "index");
   }

@@ -54,6 +54,7 @@ TEST_CASE("completion: bash offers commands, options, values and keys",
   CHECK(completed(script, {"actortrain", "data", "p"}) == Found{"prepare"});
   CHECK(completed(script, {"actortrain", "checkpoints", "prune", "--keep"}) ==
         Found{"--keep-best", "--keep-every", "--keep-last"});
+  CHECK(completed(script, {"actortrain", "log", "runs/a", "--to", "w"}) == Found{"wandb"});
   CHECK(completed(script, {"actortrain", "run", "--fr"}) == Found{"--fresh"});
   CHECK(completed(script, {"actortrain", "run", "my.toml", "--fr"}) == Found{"--fresh"});
   CHECK(completed(script, {"actortrain", "run", "runs/"}).empty());  // Files are bash's to find.
@@ -75,7 +76,8 @@ TEST_CASE("manual: every command and every option that help shows stands in it",
     i += manual[i] == '\\' && i + 1 < manual.size() && manual[i + 1] == '-' ? 1 : 0;
     plain += manual[i];
   }
-  for (const char* const command : {"run", "data prepare", "checkpoints prune", "config keys"}) {
+  for (const char* const command :
+       {"run", "data prepare", "checkpoints prune", "config keys", "log"}) {
     std::vector<std::string> words = {ACTORTRAIN_BINARY_DIR "/actortrain"};
     std::istringstream names(command);
     for (std::string name; names >> name;) {

@@ -6,7 +6,7 @@
 #include <catch2/catch.hpp>
 #include <set>
 
-#include "tests/integration/run_site.hpp"
+#include "tests/integration/sites/run_site.hpp"
 #include "tests/support/inputs/small_tokenizer.hpp"
 
 using namespace train;

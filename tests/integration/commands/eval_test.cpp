@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "tests/integration/rank_runs.hpp"
+#include "tests/integration/sites/rank_runs.hpp"
 
 using namespace train::test;
 

@@ -1,6 +1,6 @@
 // Runs that end before their first step is finished, and those that seem to.
 
-#include "tests/integration/audit_runs.hpp"
+#include "tests/integration/sites/audit_runs.hpp"
 
 using namespace train::test;
 

@@ -2,7 +2,7 @@
 // nothing is started and nothing is left behind.
 
 #include "kernels/device/cuda_device.hpp"
-#include "tests/integration/published_site.hpp"
+#include "tests/integration/sites/published_site.hpp"
 #include "tests/support/disks/full_disk.hpp"
 
 using namespace train::test;
@@ -26,6 +26,8 @@ TEST_CASE("mistakes: on the command line", "[integration][mistakes]") {
   check_mistake(site, {"generate", "runs/tiny", "--tokens", "0"}, {"--tokens"});
   check_mistake(site, {"generate", "runs/tiny", "--temperature", "-1"}, {"--temperature"});
   check_mistake(site, {"data"}, {"prepare"});
+  check_mistake(site, {"log", "runs/tiny", "--to", "wandb"},
+                {"log: ", "wheel", "\"python3 -m actortrain log runs/tiny --to wandb\""});
   check_mistake(site, {"run", "tiny"}, {"tiny: no such run file; did you mean \"tiny.toml\"?"});
   check_mistake(site, {"data", "prepare", "--val", "0.1"}, {"did you mean \"--val-fraction\"?"});
   check_mistake(site, {"checkpoints", "prune", "runs/tiny", "--keep", "2"},

@@ -1,6 +1,6 @@
 // Whoever reads what a run prints, or does not read it, changes nothing of the run.
 
-#include "tests/integration/endless_run.hpp"
+#include "tests/integration/sites/endless_run.hpp"
 
 using namespace train::test;
 

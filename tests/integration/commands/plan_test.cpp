@@ -1,6 +1,6 @@
 // `actortrain plan`: what each strategy would cost, before anything is started.
 
-#include "tests/integration/run_site.hpp"
+#include "tests/integration/sites/run_site.hpp"
 
 using namespace train::test;
 

@@ -1,8 +1,8 @@
 // `actortrain replay`: steps computed again, on any number of ranks, are the run's bitwise; what
 // is not is named.
 
-#include "tests/integration/audit_runs.hpp"
-#include "tests/integration/held_runs.hpp"
+#include "tests/integration/sites/audit_runs.hpp"
+#include "tests/integration/sites/held_runs.hpp"
 
 using namespace train::test;
 

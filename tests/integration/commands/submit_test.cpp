@@ -1,5 +1,5 @@
 // `actortrain submit` as a program: what it checks, writes and hands to sbatch.
-#include "tests/integration/run_site.hpp"
+#include "tests/integration/sites/run_site.hpp"
 #include "tests/support/processes/script.hpp"
 
 using namespace train::test;
@@ -167,7 +167,7 @@ TEST_CASE("submit: a run of many jobs computes what one job does",
     const Ended part = site.start_run(keys)->wait();
     INFO(part.err);
     CHECK(part.exit_code == 75);
-    CHECK(has(part.err, fmt::format("this start's part is done at step {}, saved", done)));
+    CHECK(has(part.err, fmt::format("reached this start's last step, {}, and saved", done)));
     CHECK(newest_checkpoint(site.run()) == done);
   }
   site.train(keys);

@@ -1,8 +1,8 @@
 // `actortrain verify`: journal, index, checkpoints and metrics say the same, or each thing that
 // does not is named.
 
-#include "tests/integration/audit_runs.hpp"
-#include "tests/integration/held_runs.hpp"
+#include "tests/integration/sites/audit_runs.hpp"
+#include "tests/integration/sites/held_runs.hpp"
 
 using namespace train::test;
 

@@ -1,6 +1,6 @@
 // Nodes whose network is cut. Needs root.
 
-#include "tests/integration/linked_nodes.hpp"
+#include "tests/integration/sites/linked_nodes.hpp"
 #include "tests/integration/table_end.hpp"
 
 using namespace train::test;

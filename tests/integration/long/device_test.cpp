@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "kernels/backend.hpp"
-#include "tests/integration/run_site.hpp"
+#include "tests/integration/sites/run_site.hpp"
 
 using namespace train::test;
 namespace kernels = train::kernels;

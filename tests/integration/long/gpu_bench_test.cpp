@@ -2,7 +2,7 @@
 // models of a few weights: every row measures something or says why not. Without a device the same
 // program says so, and no more.
 
-#include "tests/integration/run_site.hpp"
+#include "tests/integration/sites/run_site.hpp"
 
 using namespace train::test;
 
@@ -11,7 +11,7 @@ TEST_CASE("gpu bench: every row has a figure or a reason", "[integration][.full]
   Process process({ACTORTRAIN_BINARY_DIR "/emulated_bench_gpu", "--tiny", "--program",
                    ACTORTRAIN_BINARY_DIR "/actortrain_emulated"},
                   site.path());
-  const Ended ended = process.wait(std::chrono::seconds(240));
+  const Ended ended = process.wait();
   INFO(ended.out << ended.err);
   CHECK(ended.exit_code == 0);
   CHECK_FALSE(has(ended.out, "could not be measured"));

@@ -4,7 +4,7 @@
 
 #include <random>
 
-#include "tests/integration/killed_runs.hpp"
+#include "tests/integration/sites/killed_runs.hpp"
 
 using namespace train::test;
 

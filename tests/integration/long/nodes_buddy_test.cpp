@@ -3,8 +3,8 @@
 
 #include <random>
 
-#include "tests/integration/long/drawn.hpp"
-#include "tests/integration/two_nodes.hpp"
+#include "tests/integration/sites/two_nodes.hpp"
+#include "tests/support/harness/drawn.hpp"
 
 using namespace train::test;
 

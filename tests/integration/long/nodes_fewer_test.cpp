@@ -5,9 +5,9 @@
 #include <random>
 
 #include "tests/integration/kept_snapshots.hpp"
-#include "tests/integration/long/drawn.hpp"
+#include "tests/integration/sites/two_nodes.hpp"
 #include "tests/integration/table_end.hpp"
-#include "tests/integration/two_nodes.hpp"
+#include "tests/support/harness/drawn.hpp"
 
 using namespace train::test;
 
@@ -16,10 +16,22 @@ namespace {
 const Words kFromMemory = {"recovery.node_wait_s=1", "recovery.snapshot_interval_steps=20",
                            "checkpoint.interval_steps=1000"};
 
-/// The others of three nodes have to come back in time, also on a busy machine.
-Words with_time(Words keys, int seconds = 3) {
-  keys.push_back(fmt::format("recovery.node_wait_s={}", seconds));
-  return keys;
+/// A node that is there came back later than recovery.node_wait_s allows: that is real time, and
+/// the machine busy.
+struct CameLate {};
+
+/// Plays a scenario with more and more time for the nodes that are left, until it is enough.
+template <class Scenario>
+void with_enough_time(const Words& keys, int seconds, Scenario scenario) {
+  for (;; seconds *= 2) {
+    REQUIRE(seconds < hang_limit.count());
+    try {
+      scenario(joined(keys, {fmt::format("recovery.node_wait_s={}", seconds)}));
+      return;
+    } catch (const CameLate&) {
+      fmt::print("nodes: {} s were too few to come back\n", seconds);
+    }
+  }
 }
 
 /// The step that a run last resumed from, by its log; 0 if it never did.
@@ -29,13 +41,15 @@ std::int64_t resumed_last(const std::string& log) {
   return at == std::string::npos ? 0 : std::stoll(log.substr(at + kSaid.size()));
 }
 
-/// A run without an end in sight whose nodes are lost one after the other.
+/// A run without an end in sight whose nodes are lost one after the other. `in_time`: CameLate is
+/// thrown if one that is there is given up.
 class ShrinkingRun {
  public:
-  ShrinkingRun(NodeShape shape, std::string strategy, const Words& keys)
+  ShrinkingRun(NodeShape shape, std::string strategy, const Words& keys, bool in_time = false)
       : shape_(shape),
         strategy_(std::move(strategy)),
-        keys_(joined(joined(kShape, {kEndless}), keys)) {
+        keys_(joined(joined(kShape, {kEndless}), keys)),
+        in_time_(in_time) {
     for (int node = 0; node < shape.nodes; ++node) {
       launchers_.push_back(nullptr);
       start(node);
@@ -48,6 +62,7 @@ class ShrinkingRun {
   [[nodiscard]] const RunSite& site() const { return site_; }
 
   void start(int node) {
+    check_given_up();
     launchers_[static_cast<std::size_t>(node)] =
         start_node(site_, node, 60, keys_, strategy_, shape_);
   }
@@ -93,10 +108,19 @@ class ShrinkingRun {
   void makes_progress(std::int64_t steps = 2) { comes_to(last_step(site_.run()) + steps); }
   /// Waits for so many events of a kind with `part` in their text.
   void hears(const std::string& kind, const std::string& part, std::size_t times = 1) {
-    const bool heard = head().until([&] { return heard_of(kind, part) >= times; });
+    const bool heard = head().until([&] {
+      check_given_up();
+      return heard_of(kind, part) >= times;
+    });
     INFO(head().err());
     INFO("wanted: " << kind << " " << part);
     REQUIRE(heard);
+  }
+  /// So many times have nodes been given up: if others, one came late.
+  void has_given_up(std::size_t times) {
+    if (heard_of("nodes_lost") != times) {
+      throw CameLate{};
+    }
   }
   /// Waits until the head gives these nodes up.
   void gives_up(const std::string& nodes) { hears("nodes_lost", nodes + " did not come back"); }
@@ -130,10 +154,29 @@ class ShrinkingRun {
   }
 
  private:
+  /// A node that is given up has been lost.
+  void check_given_up() {
+    const auto given_up = in_time_ ? events_of(site_.run(), "nodes_lost") : Events{};
+    for (; judged_ < given_up.size(); ++judged_) {
+      const std::string text = given_up[judged_].at("text");
+      std::istringstream words(text.substr(0, text.find(" did not come back")));
+      words.ignore(text.size(), ' ');  // "node" or "nodes", and then their numbers
+      for (int node = 0; words >> node; words.ignore()) {
+        if (has(node)) {
+          throw CameLate{};
+        }
+      }
+    }
+  }
+
+  using Events = std::vector<nlohmann::json>;
+
   RunSite site_;
   NodeShape shape_;
   std::string strategy_;
   Words keys_;
+  bool in_time_;
+  std::size_t judged_ = 0;  ///< Of the times that nodes were given up.
   std::vector<std::unique_ptr<Process>> launchers_;
   std::int64_t furthest_ = 0;  ///< Step before a loss.
 };
@@ -173,34 +216,39 @@ TEST_CASE("fewer nodes: two of three go on from memory, and then one",
           {"full", 1}, {"full", 2}, {"none", 2}, {"optimizer", 1}, {"gradient", 2}},
       2)));
   CAPTURE(strategy, first);
-  ShrinkingRun run({.nodes = 3, .ranks = 3}, strategy, with_time(kFromMemory));
-  run.comes_to(50);
-  run.lose_kept(first);
-  run.gives_up(fmt::format("node {}", first));
-  run.comes_to(120);
-  run.lose_kept(3 - first);
-  run.gives_up(fmt::format("node {}", 3 - first));
-  run.check_good_end();
-  const std::string log = run.head().err();
-  CHECK(count_of(log, " from memory") == 2);
-  CHECK(has(log, "ranks=2 nodes=2"));
-  CHECK(has(log, "ranks=1 nodes=1"));
+  with_enough_time(kFromMemory, 3, [&, strategy = strategy, first = first](const Words& keys) {
+    ShrinkingRun run({.nodes = 3, .ranks = 3}, strategy, keys, true);
+    run.comes_to(50);
+    run.lose_kept(first);
+    run.gives_up(fmt::format("node {}", first));
+    run.comes_to(120);
+    run.lose_kept(3 - first);
+    run.gives_up(fmt::format("node {}", 3 - first));
+    run.check_good_end();
+    const std::string log = run.head().err();
+    CHECK(count_of(log, " from memory") == 2);
+    CHECK(has(log, "ranks=2 nodes=2"));
+    CHECK(has(log, "ranks=1 nodes=1"));
+  });
 }
 
 TEST_CASE("fewer nodes: of those that are left one that is started anew has its place again",
           "[integration][.full][nodes][fewer][recovery][P1][P4]") {
-  ShrinkingRun run({.nodes = 3, .ranks = 3}, "full", with_time(kFromMemory, 6));
-  run.comes_to(50);
-  run.lose_kept(1);
-  run.gives_up("node 1");
-  run.comes_to(120);
-  run.lose_kept(2);
-  run.start(2);
-  run.hears("respawned", "generation=", 2);
-  run.check_good_end();
-  const std::string log = run.head().err();
-  CHECK(count_of(log, " from memory") == 2);
-  CHECK(count_of(log, "ranks=2 nodes=2") == 2);
+  with_enough_time(kFromMemory, 6, [](const Words& keys) {
+    ShrinkingRun run({.nodes = 3, .ranks = 3}, "full", keys, true);
+    run.comes_to(50);
+    run.lose_kept(1);
+    run.gives_up("node 1");
+    run.comes_to(120);
+    run.lose_kept(2);
+    run.start(2);
+    run.hears("respawned", "generation=", 2);
+    run.has_given_up(1);
+    run.check_good_end();
+    const std::string log = run.head().err();
+    CHECK(count_of(log, " from memory") == 2);
+    CHECK(count_of(log, "ranks=2 nodes=2") == 2);
+  });
 }
 
 TEST_CASE("fewer nodes: what no node has in memory comes from the newest checkpoint",
@@ -222,27 +270,28 @@ TEST_CASE("fewer nodes: what no node has in memory comes from the newest checkpo
 
 TEST_CASE("fewer nodes: a node that is lost while memory is laid out anew is missed like the first",
           "[integration][.full][nodes][fewer][recovery][P1][P2][P3][P4]") {
-  // For less time than a launcher is silent before it is given up.
-  ShrinkingRun run({.nodes = 3, .ranks = 3}, "full",
-                   with_time({"recovery.snapshot_interval_steps=20"}, 3));
-  run.comes_to(50);
-  wait_for_event(run.site(), run.head(), "checkpoint_published");
-  const std::size_t joined_before = run.heard_of("node_joined", "node 1");
-  run.lose(2);
-  // Node 1 comes to the meeting, which waits for node 2, and then takes no order any more.
-  run.hears("node_joined", "node 1", joined_before + 1);
-  run.launcher(1).send(SIGSTOP);
-  run.gives_up("node 2");
-  run.lose(1);
-  run.gives_up("node 1");
-  run.check_good_end();
-  const std::string log = run.head().err();
-  INFO(log);
-  const TableEnd missed = end_of(
-      {.in = HeadState::starting, .events = {HeadEvent::launcher_lost}, .words = {.node = 1}});
-  CHECK(has(log, "warning rank_lost " + missed.line + "\n"));
-  CHECK(has(log, "checkpoints/step-"));
-  CHECK(has(log, "ranks=1 nodes=1"));
+  with_enough_time({"recovery.snapshot_interval_steps=20"}, 3, [](const Words& keys) {
+    ShrinkingRun run({.nodes = 3, .ranks = 3}, "full", keys, true);
+    run.comes_to(50);
+    wait_for_event(run.site(), run.head(), "checkpoint_published");
+    const std::size_t joined_before = run.heard_of("node_joined", "node 1");
+    run.lose(2);
+    // Node 1 comes to the meeting, which waits for node 2, and then takes no order any more.
+    run.hears("node_joined", "node 1", joined_before + 1);
+    run.launcher(1).send(SIGSTOP);
+    run.has_given_up(0);
+    run.gives_up("node 2");
+    run.lose(1);
+    run.gives_up("node 1");
+    run.check_good_end();
+    const std::string log = run.head().err();
+    INFO(log);
+    const TableEnd missed = end_of(
+        {.in = HeadState::starting, .events = {HeadEvent::launcher_lost}, .words = {.node = 1}});
+    CHECK(has(log, "warning rank_lost " + missed.line + "\n"));
+    CHECK(has(log, "checkpoints/step-"));
+    CHECK(has(log, "ranks=1 nodes=1"));
+  });
 }
 
 TEST_CASE("fewer nodes: where nothing is kept in memory, one that comes too late is told so",
@@ -306,23 +355,25 @@ TEST_CASE("fewer nodes: two of three come back, one after the other, and one is 
           "[integration][.full][soak][nodes][fewer][recovery][P1][P4]") {
   const std::string strategy = GENERATE(from_range(drawn(Words{"full", "none"}, 1)));
   CAPTURE(strategy);
-  ShrinkingRun run({.nodes = 3, .ranks = 6}, strategy, with_time(kFromMemory));
-  run.comes_to(50);
-  run.lose(2);
-  run.respawns(4, 2);
-  run.lose(1);
-  run.respawns(2, 1);
-  run.start(2);
-  run.hears("nodes_returned", "node 2 came back");
-  run.respawns(4, 2, 2);
-  run.start(1);
-  run.hears("nodes_returned", "node 1 came back");
-  run.respawns(6, 3);
-  run.makes_progress();
-  run.lose(2);
-  run.respawns(4, 2, 3);
-  run.check_good_end();
-  CHECK(count_of(run.head().err(), "memory_not_restored") == 0);
+  with_enough_time(kFromMemory, 3, [&](const Words& keys) {
+    ShrinkingRun run({.nodes = 3, .ranks = 6}, strategy, keys, true);
+    run.comes_to(50);
+    run.lose(2);
+    run.respawns(4, 2);
+    run.lose(1);
+    run.respawns(2, 1);
+    run.start(2);
+    run.hears("nodes_returned", "node 2 came back");
+    run.respawns(4, 2, 2);
+    run.start(1);
+    run.hears("nodes_returned", "node 1 came back");
+    run.respawns(6, 3);
+    run.makes_progress();
+    run.lose(2);
+    run.respawns(4, 2, 3);
+    run.check_good_end();
+    CHECK(count_of(run.head().err(), "memory_not_restored") == 0);
+  });
 }
 
 TEST_CASE("fewer nodes: one that comes back and is lost while it waits disturbs nobody",

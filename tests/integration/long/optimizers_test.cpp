@@ -1,7 +1,7 @@
 // Runs with other optimizers than AdamW: ranks, strategies and stops do not show in weights or in
 // what is logged.
 
-#include "tests/integration/rank_runs.hpp"
+#include "tests/integration/sites/rank_runs.hpp"
 
 using namespace train::test;
 

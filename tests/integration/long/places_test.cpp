@@ -7,7 +7,7 @@
 #include <algorithm>
 
 #include "checkpoint/save/locations.hpp"
-#include "tests/integration/held_runs.hpp"
+#include "tests/integration/sites/held_runs.hpp"
 #include "tests/support/disks/full_disk.hpp"
 
 using namespace train::test;
@@ -223,9 +223,9 @@ TEST_CASE("places: the end waits for the copy so long, then says what is where",
   INFO(ended.err);
   CHECK(ended.exit_code == 1);
   const std::string last = last_of(lines_of(ended.err));
-  CHECK(has(last, "checkpoint of step 12 is whole in " + site.local().string()));
+  CHECK(has(last, "checkpoint of step 12 is complete in " + site.local().string()));
   CHECK(has(last, "checkpoint.drain_s = 5"));
-  CHECK(has(last, "that of step 6 stands"));
+  CHECK(has(last, "the newest published one is of step 6"));
   CHECK(processes_with(site.path().string() + "/rsync-0").empty());  // no child is left
   CHECK(workers_of(site.path()).empty());
   CHECK(last_of(steps_at(site.local())) == 12);

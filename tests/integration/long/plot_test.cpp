@@ -1,6 +1,6 @@
 // `actortrain plot` with the real program, and with the real gnuplot.
 #include "base/process/process.hpp"
-#include "tests/integration/run_site.hpp"
+#include "tests/integration/sites/run_site.hpp"
 
 using namespace train::test;
 

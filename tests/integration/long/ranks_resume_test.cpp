@@ -2,7 +2,7 @@
 
 #include <set>
 
-#include "tests/integration/held_runs.hpp"
+#include "tests/integration/sites/held_runs.hpp"
 
 using namespace train::test;
 

@@ -5,8 +5,8 @@
 #include <random>
 
 #include "tests/integration/kept_snapshots.hpp"
-#include "tests/integration/killed_runs.hpp"
-#include "tests/integration/slurm_cluster.hpp"
+#include "tests/integration/sites/killed_runs.hpp"
+#include "tests/integration/sites/slurm_cluster.hpp"
 #include "tests/integration/table_end.hpp"
 
 using namespace train::test;

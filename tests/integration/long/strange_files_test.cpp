@@ -1,8 +1,8 @@
 // Runs on file systems that tell old news, or that give a lock to everybody. Real processes, which
 // have a library preloaded that behaves so.
 
-#include "tests/integration/endless_run.hpp"
-#include "tests/integration/node_runs.hpp"
+#include "tests/integration/sites/endless_run.hpp"
+#include "tests/integration/sites/node_runs.hpp"
 
 using namespace train::test;
 

@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "storage/safetensors.hpp"
-#include "tests/integration/held_runs.hpp"
+#include "tests/integration/sites/held_runs.hpp"
 
 using namespace train;
 using namespace train::test;

@@ -3,7 +3,7 @@
 #include <deque>
 #include <span>
 
-#include "tests/integration/held_runs.hpp"
+#include "tests/integration/sites/held_runs.hpp"
 #include "tests/support/checkpoints/whole_safetensors.hpp"
 
 using namespace train::test;

@@ -1,7 +1,7 @@
 // Runs that read in the order of the DSTAR trainer: the tokens are its tokens, whatever the ranks,
 // and a resumed run goes on where it was.
 
-#include "tests/integration/rank_runs.hpp"
+#include "tests/integration/sites/rank_runs.hpp"
 
 using namespace train::test;
 

@@ -3,7 +3,7 @@
 #include <catch2/catch.hpp>
 #include <string>
 
-#include "tests/integration/row_runs.hpp"
+#include "tests/integration/sites/row_runs.hpp"
 
 namespace train::test {
 namespace {
@@ -139,7 +139,7 @@ TEST_CASE("experts: a rank that is lost while loads are counted, or behind that,
   write_bytes(site / "wedge", "");
   const fs::path held = site / "held";
   Process run(
-      joined({"/usr/bin/env", std::string("ACTORTRAIN_TEST_FAULT=") + fault,
+      joined({"/usr/bin/env", kPatient, std::string("ACTORTRAIN_TEST_FAULT=") + fault,
               "ACTORTRAIN_TEST_WEDGE=" + (site / "wedge").string(),
               "ACTORTRAIN_TEST_FAULT_STAMP=" + held.string(), faulty_program()},
              RunSite::run_words(rank_keys(

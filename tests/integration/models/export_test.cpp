@@ -4,7 +4,7 @@
 
 #include "configs/load_config.hpp"
 #include "run/plan/run_plan.hpp"
-#include "tests/integration/rank_runs.hpp"
+#include "tests/integration/sites/rank_runs.hpp"
 #include "tests/support/checkpoints/whole_safetensors.hpp"
 
 using namespace train;
@@ -54,8 +54,7 @@ int checked_by_python(Words words) {
   words.insert(words.begin(), ACTORTRAIN_SOURCE_DIR "/tests/reference/models/export_check.py");
   const char* chosen = std::getenv("ACTORTRAIN_TEST_PYTHON");
   words.insert(words.begin(), {"/usr/bin/env", chosen != nullptr ? chosen : "python3"});
-  const Ended ended =
-      Process(std::move(words), trained_site().path()).wait(std::chrono::seconds(240));
+  const Ended ended = Process(std::move(words), trained_site().path()).wait();
   INFO(ended.out << ended.err);
   if (ended.exit_code == 77 || ended.exit_code == 127) {
     std::fprintf(stderr, "export_check.py: %s%s", ended.out.c_str(), ended.err.c_str());

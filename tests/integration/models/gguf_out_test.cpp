@@ -1,6 +1,6 @@
 // GGUF files by the real program: of a published model, of a run, of its adapters.
 #include "storage/weight_files/gguf_file.hpp"
-#include "tests/integration/published_site.hpp"
+#include "tests/integration/sites/published_site.hpp"
 
 using namespace train;
 using namespace train::test;

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "engine/state_view.hpp"
-#include "tests/integration/rank_runs.hpp"
+#include "tests/integration/sites/rank_runs.hpp"
 #include "tests/support/checkpoints/whole_safetensors.hpp"
 
 using namespace train;

@@ -4,7 +4,7 @@
 #include "storage/safetensors_header.hpp"
 #include "storage/safetensors_writer.hpp"
 #include "storage/weight_files/weight_directory.hpp"
-#include "tests/integration/published_site.hpp"
+#include "tests/integration/sites/published_site.hpp"
 #include "tests/support/inputs/small_tokenizer.hpp"
 
 using namespace train;

@@ -50,23 +50,18 @@ TEST_CASE("published experts: ranks, strategies and what is computed again do no
   check_layouts(site, family.keys(), family.fixture == "deepseek_v3" ? "latent" : "attention");
 }
 
-// Each number of ranks with each strategy, all computed again or nothing; in soaks, both.
+// In processes; tests/engine/parity/published_bits_test.cpp has the same of all families in one.
 TEST_CASE("published experts: the same bits at every number of ranks, strategy and recomputation",
-          "[integration][.full][soak][published][experts][P1]") {
+          "[integration][.soak][published][experts][P1]") {
   const Family& family = any_family();
   const RunSite& site = site_of(family);
   const Words alone = results_of(site.run("alone"));
-  bool all = family.moves_bias;
   for (const int ranks : {1, 2, 3, 4}) {
     for (const char* strategy : {"none", "optimizer", "gradient", "full", "hybrid"}) {
       if (strategy == std::string("hybrid") && ranks % 2 != 0) {
         continue;
       }
-      all = !all;
       for (const char* activations : {"none", "all"}) {
-        if (soak() == 1 && all != (activations == std::string("all"))) {
-          continue;
-        }
         const std::string name = fmt::format("all{}{}{}", ranks, strategy, activations);
         CAPTURE(family.fixture, name);
         site.train(rank_keys(

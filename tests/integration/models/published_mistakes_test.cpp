@@ -7,7 +7,7 @@
 #include "storage/safetensors_header.hpp"
 #include "storage/safetensors_writer.hpp"
 #include "storage/weight_files/weight_directory.hpp"
-#include "tests/integration/published_site.hpp"
+#include "tests/integration/sites/published_site.hpp"
 
 using namespace train;
 using namespace train::test;

@@ -2,7 +2,7 @@
 // converted, described.
 
 #include "storage/weight_files/weight_directory.hpp"
-#include "tests/integration/published_site.hpp"
+#include "tests/integration/sites/published_site.hpp"
 
 using namespace train;
 using namespace train::test;

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <sstream>
 
-#include "tests/integration/run_site.hpp"
+#include "tests/integration/sites/run_site.hpp"
 #include "tests/support/inputs/sentencepiece_fixture.hpp"
 #include "tests/support/inputs/small_tokenizer.hpp"
 

@@ -2,9 +2,9 @@
 // is whole or absent.
 
 #include "checkpoint/save/locations.hpp"
-#include "tests/integration/node_runs.hpp"
-#include "tests/integration/rank_runs.hpp"
-#include "tests/integration/run_site.hpp"
+#include "tests/integration/sites/node_runs.hpp"
+#include "tests/integration/sites/rank_runs.hpp"
+#include "tests/integration/sites/run_site.hpp"
 #include "tests/integration/table_end.hpp"
 #include "tests/support/disks/full_disk.hpp"
 
@@ -294,7 +294,7 @@ TEST_CASE("damage: a damaged stored configuration is named, and the run's record
   INFO(ended.err);
   CHECK(ended.exit_code == 0);
   CHECK(
-      has(ended.err, "warning config_edited runs/tiny/config.toml: is not what the run recorded"));
+      has(ended.err, "warning config_edited runs/tiny/config.toml: differs from the run's record"));
   CHECK(read_bytes(site.run() / "config.toml") == stored);
 }
 

@@ -3,8 +3,8 @@
 
 #include <string>
 
-#include "tests/integration/killed_runs.hpp"
-#include "tests/integration/run_site.hpp"
+#include "tests/integration/sites/killed_runs.hpp"
+#include "tests/integration/sites/run_site.hpp"
 
 using namespace train::test;
 

@@ -10,7 +10,7 @@
 #include <set>
 
 #include "checkpoint/save/locations.hpp"
-#include "tests/integration/endless_run.hpp"
+#include "tests/integration/sites/endless_run.hpp"
 #include "tests/integration/table_end.hpp"
 #include "tests/support/disks/full_disk.hpp"
 
@@ -99,14 +99,19 @@ void wait_for_steps(Process& process, std::int64_t more) {
   wait_for_said(process, said_by(process).step + more);
 }
 
-void wait_for_saves(Process& process, std::size_t count) {
-  const bool came =
-      process.until([&] { return count_said(process, "checkpoint_published") >= count; });
-  INFO(process.err());
+/// Waits for so many events of a kind.
+void wait_for_events(Process& process, const std::string& kind, std::size_t count) {
+  const bool came = process.until([&] { return count_said(process, kind) >= count; });
+  INFO("no " << kind << ": " << process.err());
   REQUIRE(came);
 }
 
-/// Waits until its log says so.
+void wait_for_saves(Process& process, std::size_t count) {
+  wait_for_events(process, "checkpoint_published", count);
+}
+
+/// Waits until its log says so: files and the index that are behind are no events, and a full disk
+/// takes none.
 void wait_for_line(Process& process, const std::string& part) {
   const bool came = process.until([&] { return has(process.err(), part); });
   INFO("no " << part << ": " << process.err());

@@ -1,7 +1,7 @@
 // What a program inherits from whoever starts it (a daemon, the first process of a container, a
 // shell with limits) changes nothing of a run.
 
-#include "tests/integration/endless_run.hpp"
+#include "tests/integration/sites/endless_run.hpp"
 
 using namespace train::test;
 

@@ -3,8 +3,8 @@
 
 #include <random>
 
+#include "tests/integration/sites/two_nodes.hpp"
 #include "tests/integration/table_end.hpp"
-#include "tests/integration/two_nodes.hpp"
 
 using namespace train::test;
 
@@ -45,7 +45,7 @@ TEST_CASE("nodes: a job outlives kill -9 of workers of any node, and ends with t
 
 TEST_CASE("nodes: a worker of another node that falls silent is lost, and the run goes on",
           "[integration][.full][nodes][recovery][P1][P4]") {
-  TwoNodes run({});
+  TwoNodes run({}, "hybrid", false);
   REQUIRE(run.comes_to(1));
   REQUIRE(run.signal_worker(3, SIGSTOP));
   REQUIRE(run.loses_rank(1));

@@ -8,8 +8,8 @@
 #include <functional>
 #include <random>
 
-#include "tests/integration/endless_run.hpp"
-#include "tests/integration/killed_runs.hpp"
+#include "tests/integration/sites/endless_run.hpp"
+#include "tests/integration/sites/killed_runs.hpp"
 
 using namespace train::test;
 

@@ -1,8 +1,8 @@
 // P1 across every kind of stop: the run that was interrupted ends with the bits of the one that was
 // not. Real processes, real signals.
 
-#include "tests/integration/endless_run.hpp"
-#include "tests/integration/held_runs.hpp"
+#include "tests/integration/sites/endless_run.hpp"
+#include "tests/integration/sites/held_runs.hpp"
 
 using namespace train::test;
 

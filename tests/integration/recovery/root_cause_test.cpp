@@ -1,7 +1,7 @@
 // Whatever goes wrong in one rank ends all of them at once, and the first line of the report says
 // which rank, layer and step it was, and what was thrown.
 
-#include "tests/integration/killed_runs.hpp"
+#include "tests/integration/sites/killed_runs.hpp"
 #include "tests/integration/table_end.hpp"
 
 using namespace train::test;

@@ -1,8 +1,8 @@
 // A run that stands still says why within seconds, and goes on when the world lets it; `actortrain
 // status` shows the same from outside. Real processes, real signals.
 
-#include "tests/integration/endless_run.hpp"
-#include "tests/integration/held_runs.hpp"
+#include "tests/integration/sites/endless_run.hpp"
+#include "tests/integration/sites/held_runs.hpp"
 #include "tests/integration/table_end.hpp"
 
 using namespace train::test;

@@ -2,7 +2,7 @@
 
 #include "tests/support/processes/stranger.hpp"
 #include "actors/cluster/nodes/control_files.hpp"
-#include "tests/integration/held_runs.hpp"
+#include "tests/integration/sites/held_runs.hpp"
 #include "tests/support/processes/port_scanner.hpp"
 
 using namespace train::test;
@@ -51,7 +51,7 @@ TEST_CASE("unauthenticated peers: 100 of them at the control port change no bit 
   const auto launcher = start_held(site, "0", 4 * 20 + 1, rank_keys(2, "full", kDisturbedRun));
   wait_for_step(site, *launcher, 20);
   const auto endpoint = train::actors::find_head(
-      {.start = ".."}, 0, site.run() / "control/endpoint", std::chrono::seconds(5));
+      {.start = ".."}, 0, site.run() / "control/endpoint", hang_limit);
   INFO((endpoint.ok() ? "" : endpoint.error().message));
   REQUIRE(endpoint.ok());
   const std::int64_t before_kib = resident_kib(launcher->pid());
@@ -109,7 +109,7 @@ namespace {
 /// Waits for a new process of rank 1 and holds it back until the scanner has found a port of those
 /// who wait for it. The process; it may have been too late for that.
 pid_t come_late(const RunSite& site, Process& launcher, const PortScanner& scanner, pid_t before) {
-  constexpr std::chrono::seconds kTooLate{5};
+  constexpr std::chrono::seconds kTooLate{15};  // Half the time that a worker has to join.
   const std::size_t reached = scanner.reached();
   pid_t late = -1;
   REQUIRE(launcher.until([&] {

@@ -6,7 +6,7 @@
 #include "checkpoint/index/step_journal.hpp"
 #include "storage/rocks_store.hpp"
 #include "storage/safetensors.hpp"
-#include "tests/integration/rank_runs.hpp"
+#include "tests/integration/sites/rank_runs.hpp"
 
 // Runs whose journals and checkpoints are looked into, and tampered with.
 namespace train::test {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "tests/integration/rank_runs.hpp"
+#include "tests/integration/sites/rank_runs.hpp"
 
 // Runs that are ended by a signal, once a test has seen what it is about: no machine is so fast, or
 // a test so late, that they are over before.

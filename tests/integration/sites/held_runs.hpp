@@ -3,7 +3,7 @@
 #include <memory>
 #include <string>
 
-#include "tests/integration/killed_runs.hpp"
+#include "tests/integration/sites/killed_runs.hpp"
 
 // Runs that stand still in the middle of their training until the test lets them go: what it does
 // to them comes neither too early nor after their end, however fast the machine is and however long
@@ -12,13 +12,15 @@ namespace train::test {
 
 /// A run one of whose ranks stands where `fault` (KernelFaults) says: a backward pass. Then the
 /// others wait for it. It beats and answers all the while, and is no lost rank. `variables`: more
-/// for the environment, and what else stands before the program.
+/// for the environment, and what else stands before the program. `patient`: no process falls silent
+/// (kPatient).
 inline std::unique_ptr<Process> start_held_at(const RunSite& site, const std::string& fault,
-                                              const Words& keys, const Words& variables = {}) {
+                                              const Words& keys, const Words& variables = {},
+                                              bool patient = true) {
   write_bytes(site / "wedge", "");
   Words words = joined({"/usr/bin/env", "ACTORTRAIN_TEST_FAULT=" + fault,
                         "ACTORTRAIN_TEST_WEDGE=" + (site / "wedge").string()},
-                       variables);
+                       patient ? joined({kPatient}, variables) : variables);
   words.emplace_back(faulty_program());
   return std::make_unique<Process>(joined(words, RunSite::run_words(keys)), site.path());
 }
@@ -26,8 +28,9 @@ inline std::unique_ptr<Process> start_held_at(const RunSite& site, const std::st
 /// The rank `role` ("head" where the launcher is the only one) stands at its `call`-th backward
 /// pass of attention: of two blocks for each of its lanes in a step.
 inline std::unique_ptr<Process> start_held(const RunSite& site, const std::string& role, int call,
-                                           const Words& keys, const Words& variables = {}) {
-  return start_held_at(site, fmt::format("wedge:{}:{}", call, role), keys, variables);
+                                           const Words& keys, const Words& variables = {},
+                                           bool patient = true) {
+  return start_held_at(site, fmt::format("wedge:{}:{}", call, role), keys, variables, patient);
 }
 
 /// What was held goes on, and nothing is held any more, in later generations neither.

@@ -8,7 +8,7 @@
 #include "checkpoint/index/index_content.hpp"
 #include "checkpoint/save/locations.hpp"
 #include "storage/rocks_store.hpp"
-#include "tests/integration/rank_runs.hpp"
+#include "tests/integration/sites/rank_runs.hpp"
 #include "tests/support/harness/soak.hpp"
 
 // Runs that are killed again and again, and what must be true after each kill.
@@ -33,11 +33,10 @@ class KilledRun {
     return checkpoint::places_of(site_.run(), site_ / "fast").local;
   }
 
-  /// Starts `binary` with variables in its environment. A killed process is noticed by its
-  /// connections, which close, and one that only waits for a core is not taken for lost.
+  /// Starts `binary` with variables in its environment.
   [[nodiscard]] std::unique_ptr<Process> start(const std::string& binary,
                                                const Words& variables = {}) const {
-    Words words = joined({"/usr/bin/env", "ACTORTRAIN_TEST_PATIENT=1"}, variables);
+    Words words = joined({"/usr/bin/env", kPatient}, variables);
     words.push_back(binary);
     return std::make_unique<Process>(joined(words, RunSite::run_words(keys_)), site_.path());
   }

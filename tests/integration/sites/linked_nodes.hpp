@@ -6,7 +6,7 @@
 #include <memory>
 #include <string>
 
-#include "tests/integration/held_runs.hpp"
+#include "tests/integration/sites/held_runs.hpp"
 
 namespace train::test {
 
@@ -62,7 +62,8 @@ class LinkedNodes {
         {fmt::format("SLURM_STEP_NUM_NODES={}", nodes_),
          fmt::format("SLURM_STEP_NUM_TASKS={}", nodes_), "SLURM_STEP_ID=0",
          fmt::format("SLURM_JOB_ID={}", job), fmt::format("SLURM_NODEID={}", node), "ip", "netns",
-         "exec", name(node), "unshare", "--pid", "--fork", "--kill-child"});
+         "exec", name(node), "unshare", "--pid", "--fork", "--kill-child"},
+        false);
   }
 
  private:

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "tests/integration/rank_runs.hpp"
+#include "tests/integration/sites/rank_runs.hpp"
 
 // A directory of a published model, small, and runs that read it.
 namespace train::test {

@@ -4,12 +4,13 @@
 #include <fstream>
 #include <iterator>
 #include <map>
+#include <memory>
 #include <string>
 #include <thread>
 #include <utility>
 
 #include "tests/integration/event_log.hpp"
-#include "tests/integration/run_site.hpp"
+#include "tests/integration/sites/run_site.hpp"
 #include "tests/support/harness/hang_limit.hpp"
 
 // Runs whose ranks are processes: who they are, and how to wait for them.
@@ -29,6 +30,16 @@ inline Words rank_keys(int ranks, const std::string& strategy, const Words& more
 inline Words joined(Words keys, const Words& more) {
   keys.insert(keys.end(), more.begin(), more.end());
   return keys;
+}
+
+/// For the environment of a run none of whose processes falls silent: one that waits for a core, or
+/// that a test stops for a while, is not taken for lost; a killed one closes its connections.
+inline const char* const kPatient = "ACTORTRAIN_TEST_PATIENT=1";
+
+/// Starts such a run.
+inline std::unique_ptr<Process> start_patient_run(const RunSite& site, const Words& keys) {
+  return std::make_unique<Process>(
+      joined({"/usr/bin/env", kPatient, program()}, RunSite::run_words(keys)), site.path());
 }
 
 /// Processes with `text` in their command line, and those lines: words parted by zero bytes. Those
@@ -100,12 +111,6 @@ inline checkpoint::Manifest manifest_of(const fs::path& run, std::int64_t step) 
   INFO(verified->defect);
   REQUIRE(verified->whole());
   return *verified->manifest;
-}
-
-inline std::int64_t elapsed_ms(std::chrono::steady_clock::time_point since) {
-  return std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() -
-                                                               since)
-      .count();
 }
 
 }  // namespace train::test

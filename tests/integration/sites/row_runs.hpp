@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "tests/integration/held_runs.hpp"
+#include "tests/integration/sites/held_runs.hpp"
 #include "tests/support/inputs/packed_rows.hpp"
 
 // Runs of one objective on packed rows, and what must hold of each.

@@ -6,7 +6,7 @@
 #include <regex>
 
 #include "tests/integration/held_ports.hpp"
-#include "tests/integration/run_site.hpp"
+#include "tests/integration/sites/run_site.hpp"
 #include "tests/support/harness/hang_limit.hpp"
 #include "tests/support/processes/script.hpp"
 

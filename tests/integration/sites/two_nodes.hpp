@@ -1,9 +1,9 @@
 #pragma once
 
-#include "tests/integration/endless_run.hpp"
 #include "tests/integration/kept_snapshots.hpp"
-#include "tests/integration/killed_runs.hpp"
-#include "tests/integration/node_runs.hpp"
+#include "tests/integration/sites/endless_run.hpp"
+#include "tests/integration/sites/killed_runs.hpp"
+#include "tests/integration/sites/node_runs.hpp"
 
 // A run of two nodes whose ranks or nodes are lost.
 namespace train::test {
@@ -26,10 +26,10 @@ inline UnbrokenRun& unbroken_run() {
 /// A run of four ranks on two nodes, without an end in sight, and what must be true at its end.
 class TwoNodes {
  public:
-  explicit TwoNodes(const Words& more, const std::string& strategy = "hybrid")
+  explicit TwoNodes(const Words& more, const std::string& strategy = "hybrid", bool patient = true)
       : keys_(joined(kShape, more)),
-        other_(start_node(site_, 1, 50, keys_, strategy)),
-        head_(start_node(site_, 0, 50, keys_, strategy)) {}
+        other_(start_node(site_, 1, 50, keys_, strategy, {.patient = patient})),
+        head_(start_node(site_, 0, 50, keys_, strategy, {.patient = patient})) {}
 
   [[nodiscard]] Process& head() { return *head_; }
   [[nodiscard]] Process& other() { return *other_; }

@@ -1,6 +1,6 @@
 // Runs that end when their evaluations improve no more.
 
-#include "tests/integration/rank_runs.hpp"
+#include "tests/integration/sites/rank_runs.hpp"
 
 using namespace train::test;
 

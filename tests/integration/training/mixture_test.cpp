@@ -5,7 +5,7 @@
 #include <random>
 
 #include "run/directory/run_directory.hpp"
-#include "tests/integration/killed_runs.hpp"
+#include "tests/integration/sites/killed_runs.hpp"
 
 using namespace train::test;
 

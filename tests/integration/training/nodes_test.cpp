@@ -1,6 +1,6 @@
 // Several nodes: a launcher each, whose ranks compute as one run.
 
-#include "tests/integration/node_runs.hpp"
+#include "tests/integration/sites/node_runs.hpp"
 #include "tests/integration/table_end.hpp"
 
 using namespace train::test;

@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "tests/integration/row_runs.hpp"
+#include "tests/integration/sites/row_runs.hpp"
 
 using namespace train::test;
 

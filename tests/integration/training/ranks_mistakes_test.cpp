@@ -5,7 +5,7 @@
 #include <sys/socket.h>
 
 #include "base/process/descriptor.hpp"
-#include "tests/integration/rank_runs.hpp"
+#include "tests/integration/sites/rank_runs.hpp"
 
 using namespace train::test;
 

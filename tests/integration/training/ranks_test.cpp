@@ -2,7 +2,7 @@
 // run's numbers are those of one rank. The whole matrix runs in one process (world_bits_test.cpp);
 // here a part of it runs as a user runs it.
 
-#include "tests/integration/rank_runs.hpp"
+#include "tests/integration/sites/rank_runs.hpp"
 
 using namespace train::test;
 

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "tests/integration/run_site.hpp"
+#include "tests/integration/sites/run_site.hpp"
 
 using namespace train::test;
 
@@ -158,7 +158,7 @@ TEST_CASE("run: token files made elsewhere, without meta.json, train",
 
 TEST_CASE("run: the real TensorBoard reads the curves", "[integration][run]") {
   Process probe({"/usr/bin/env", "python3", "-c", "import tensorboard"});
-  if (probe.wait(std::chrono::seconds(240)).exit_code != 0) {
+  if (probe.wait().exit_code != 0) {
     WARN("skipped: python3 has no tensorboard");
     return;
   }
@@ -173,7 +173,7 @@ TEST_CASE("run: the real TensorBoard reads the curves", "[integration][run]") {
       "events.Reload()\n"
       "print([point.step for point in events.Scalars('train/loss')])\n";
   Process reader({"/usr/bin/env", "python3", "-c", script, (site.run() / "tensorboard").string()});
-  const Ended ended = reader.wait(std::chrono::seconds(240));
+  const Ended ended = reader.wait();
   INFO(ended.err);
   REQUIRE(ended.exit_code == 0);
   std::string wanted = "[1";

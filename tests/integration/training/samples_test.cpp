@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "tests/integration/killed_runs.hpp"
+#include "tests/integration/sites/killed_runs.hpp"
 #include "tests/support/inputs/small_tokenizer.hpp"
 
 using namespace train::test;
@@ -179,7 +179,7 @@ TEST_CASE("samples: a run whose rank is killed goes on, and repeats and loses no
   const RunSite unbroken;
   unbroken.train(keys);
   const RunSite site;
-  const auto launcher = site.start_run(keys);
+  const auto launcher = start_patient_run(site, keys);
   wait_for_event(site, *launcher, "sampled", 5);
   REQUIRE(::kill(started_workers(site, *launcher, 2).at(1), SIGKILL) == 0);
   const Ended ended = launcher->wait();

@@ -1,6 +1,6 @@
 // Supervised fine-tuning on packed rows, from the run file to the metrics.
 
-#include "tests/integration/row_runs.hpp"
+#include "tests/integration/sites/row_runs.hpp"
 
 using namespace train::test;
 

@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "tests/integration/held_runs.hpp"
+#include "tests/integration/sites/held_runs.hpp"
 #include "tests/support/inputs/packed_rows.hpp"
 
 using namespace train::test;

@@ -18,6 +18,7 @@ The GELU of the reference is a table of float16, as llama.cpp's. Each case runs 
 llama.cpp ends the process where it finds a file impossible.
 """
 
+import dataclasses
 import json
 import multiprocessing
 import pathlib
@@ -88,9 +89,15 @@ class Refused(RuntimeError):
     """The program's line."""
 
 
+@dataclasses.dataclass(frozen=True)
+class Converted:
+    file: pathlib.Path
+    length: int  # The tokens of a text that llama.cpp computes alike.
+    longer: int  # Where factors for long texts begin, or 0.
+    notes: str  # What else the program says.
+
+
 def convert(program, directory, out, dtype="fp32", *more):
-    """The file, the tokens of a text that llama.cpp computes alike, where factors for long texts begin, or 0, and what
-    else the program says."""
     done = subprocess.run([program, "convert", directory, "--format", "gguf", "--dtype", dtype, "--out", out, *more],
                           capture_output=True, text=True)
     if done.returncode:
@@ -101,8 +108,8 @@ def convert(program, directory, out, dtype="fp32", *more):
     window = re.search(r"texts of more than (\d+) tokens", done.stderr)
     longer = re.search(r"\(num_ctx\) is larger than (\d+) tokens", done.stderr)
     tokens = max(TOKENS, int(longer[1]) + 1) if longer and int(longer[1]) < SMALLEST_CONTEXT else TOKENS
-    return next(out.glob("*.gguf")), min(tokens, int(window[1])) if window else tokens, int(longer[1]) if longer else 0, \
-        done.stderr
+    return Converted(file=next(out.glob("*.gguf")), length=min(tokens, int(window[1])) if window else tokens,
+                     longer=int(longer[1]) if longer else 0, notes=done.stderr)
 
 
 def gelu_of_table(x):
@@ -165,7 +172,8 @@ def compare_logits(program, directory, work, *more):
 
 
 def compare_once(program, directory, out, *more):
-    file, length, longer, _ = convert(program, directory, out, "fp32", *more)
+    converted = convert(program, directory, out, "fp32", *more)
+    length, longer = converted.length, converted.longer
     if length <= longer < SMALLEST_CONTEXT:  # A window is shorter than what factors for long texts are for.
         return True, "0.0", longer
     path = directory / "config.json"
@@ -179,7 +187,7 @@ def compare_once(program, directory, out, *more):
     if expected is None:
         return None, "transformers does not read it", longer
     context = {"context": SMALLEST_CONTEXT} if longer >= SMALLEST_CONTEXT else {}
-    found = apart(llama_library.Model(file, **context).logits(ids), expected)
+    found = apart(llama_library.Model(converted.file, **context).logits(ids), expected)
     return found <= NEAR, f"{found:.1e}", longer
 
 
@@ -288,15 +296,16 @@ def compare_words(program, name, work):
     tokenizer = tokenizer_sweep.TOKENIZERS[name](work)
     (work / "model").mkdir()
     try:
-        file, *_, notes = convert(program, directory_of(tokenizer, work / "model"), work / "out")
+        converted = convert(program, directory_of(tokenizer, work / "model"), work / "out")
     except Refused as error:
         return None, str(error).rsplit(": ", 1)[-1]
-    model = llama_library.Model(file, words_alone=True)
+    model = llama_library.Model(converted.file, words_alone=True)
     texts = texts_of(name)
     words = [program, "tokenize", "--tokenizer", str(tokenizer.path), "--jsonl"]
     here = [row["ids"] for row in tokenizer_sweep.by_program(words, "text", texts)]
     special = pathlib.Path(tokenizer.path).is_dir()  # tokenizer.json finds control tokens in texts
-    pairs = [(text, ids) for text, ids in zip(texts, here, strict=True) if not left_out(notes, tokenizer, text, ids)]
+    pairs = [(text, ids) for text, ids in zip(texts, here, strict=True) if
+             not left_out(converted.notes, tokenizer, text, ids)]
     different = [text for text, ids in pairs if model.ids(text, special) != ids]
     return not different, f"{len(pairs)} texts, {len(different)} with other ids {[*map(ascii, different[:3])]}"
 
@@ -318,10 +327,10 @@ def compare_types(program, name, work):
     CASES[name] = architecture, kind, {key: WIDE_OWN.get(key, value) for key, value in own.items()}
     make_model(name, {**SIZES, **WIDE}).save_pretrained(work / "model")
     try:
-        ours = read(convert(program, work / "model", work / "ours", "q4_k_m", "--no-tokenizer")[0])[1]
+        ours = read(convert(program, work / "model", work / "ours", "q4_k_m", "--no-tokenizer").file)[1]
     except Refused as error:
         return None, str(error)
-    plain, *_ = convert(program, work / "model", work / "plain", "fp32", "--no-tokenizer")
+    plain = convert(program, work / "model", work / "plain", "fp32", "--no-tokenizer").file
     llama_library.quantise(plain, work / "theirs.gguf", "Q4_K_M")
     theirs, values = read(work / "theirs.gguf")[1], read(plain)[1]
     wrong, worst = [], 0.0
@@ -343,7 +352,7 @@ def compare_smollm2(program, work):
     directory = llama_sources.WORK / "smollm2/model"
     if not (directory / "config.json").exists():
         subprocess.run([ROOT / "scripts/smollm2.sh", directory], check=True)
-    model = llama_library.Model(convert(program, directory, work / "out")[0], threads=2)
+    model = llama_library.Model(convert(program, directory, work / "out").file, threads=2)
     theirs = transformers.AutoModelForCausalLM.from_pretrained(directory, dtype=torch.float32).eval()
     tokenizer = transformers.AutoTokenizer.from_pretrained(directory)
     far, ties, good = 0.0, 0, True

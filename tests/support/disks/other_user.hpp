@@ -19,7 +19,7 @@ inline bool can_be_another_user() {
   if (::geteuid() == 0) {
     return true;
   }
-  WARN("not root: nothing can be done in another user's name");
+  WARN("skipped: what another user does, which needs root");
   return false;
 }
 

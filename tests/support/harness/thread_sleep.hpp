@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 #include <sys/types.h>
 
+#include <chrono>
 #include <fstream>
+#include <future>
 #include <optional>
 #include <string>
 
@@ -44,6 +46,16 @@ inline std::optional<long> sleep_of(pid_t thread) {
 /// Waits until the thread is in a sleep with a number above `after`.
 inline bool falls_asleep(pid_t thread, long after = -1) {
   return comes_true([&] { return sleep_of(thread).value_or(-1) > after; });
+}
+
+/// The same of a thread with a result. False: it has come to it instead.
+template <class Result>
+bool falls_asleep(pid_t thread, const std::future<Result>& result, long after = -1) {
+  const auto asleep = [&] { return sleep_of(thread).value_or(-1) > after; };
+  const auto over = [&] {
+    return result.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+  };
+  return comes_true([&] { return asleep() || over(); }) && !over();
 }
 
 }  // namespace train::test

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstdlib>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -20,14 +22,24 @@ inline std::filesystem::path write_script(const std::filesystem::path& path,
 class EnvironmentVariable {
  public:
   EnvironmentVariable(std::string name, const std::string& value) : name_(std::move(name)) {
+    if (const char* const before = std::getenv(name_.c_str())) {
+      before_ = before;
+    }
     ::setenv(name_.c_str(), value.c_str(), 1);
   }
   EnvironmentVariable(const EnvironmentVariable&) = delete;
   EnvironmentVariable& operator=(const EnvironmentVariable&) = delete;
-  ~EnvironmentVariable() { ::unsetenv(name_.c_str()); }
+  ~EnvironmentVariable() {
+    if (before_) {
+      ::setenv(name_.c_str(), before_->c_str(), 1);
+    } else {
+      ::unsetenv(name_.c_str());
+    }
+  }
 
  private:
   std::string name_;
+  std::optional<std::string> before_;
 };
 
 }  // namespace train::test

@@ -189,8 +189,8 @@ class TrainingRun : public RunEvents {
   }
 
   MemoryCheckpoints checkpoints;
-  std::shared_ptr<actors::WaitBoard> waits =
-      std::make_shared<actors::WaitBoard>();  ///< Wait board of the head.
+  std::shared_ptr<actors::WaitTable> waits =
+      std::make_shared<actors::WaitTable>();  ///< Wait table of the head.
   /// Actors of the registries; actors added before start() are spawned, too.
   std::vector<actors::AddToRank> rank_actors = all_of(actors::registered_rank_actors());
   std::vector<actors::AddToRun> run_actors = all_of(actors::registered_run_actors());

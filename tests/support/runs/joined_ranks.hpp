@@ -10,6 +10,7 @@
 
 #include "actors/train/runtime/rank_runtime.hpp"
 #include "data/lanes/choice_lanes.hpp"
+#include "data/lanes/token_lanes.hpp"
 #include "tests/support/runs/plain_run.hpp"
 
 namespace train::test {

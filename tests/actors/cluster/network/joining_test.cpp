@@ -250,7 +250,10 @@ TEST_CASE("cluster: a store's calls wait, time out and end with the head",
   RemoteStore next(system, head, "g2/");
   REQUIRE(store.set("a", bytes("x")).ok());
   CHECK(*store.get("a", 120s) == bytes("x"));
-  CHECK_FALSE(next.get("a", 50ms).ok());
+  REQUIRE(next.set("a", bytes("of the next")).ok());  // a generation has keys of its own
+  CHECK(*next.get("a", 120s) == bytes("of the next"));
+  CHECK(*store.get("a", 120s) == bytes("x"));
+  CHECK_FALSE(next.get("b", 50ms).ok());
   CHECK_FALSE(store.set("a", bytes("y")).ok());
   const auto waited = next.get("set me", 120s);
   REQUIRE(waited.ok());

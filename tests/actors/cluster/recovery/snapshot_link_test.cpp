@@ -102,7 +102,7 @@ TEST_CASE("snapshot link: each that is sealed here comes there, and is the same"
   const auto sender = site.sender(from);
   for (const std::int64_t step : {10, 20, 30}) {
     write(*from, step);
-    REQUIRE(site.receiver->wait_for(step, 120s));
+    REQUIRE(site.receiver->wait_for(step, test::hang_limit));
     CHECK(same(*from, *to, step));
   }
   CHECK(to->whole_steps() == std::vector<std::int64_t>{30, 20});
@@ -119,7 +119,7 @@ TEST_CASE("snapshot link: who takes nothing holds nobody up, and gets the newest
     write(*from, step);
   }
   site.receiver->receive_into(to);
-  REQUIRE(site.receiver->wait_for(50, 120s));
+  REQUIRE(site.receiver->wait_for(50, test::hang_limit));
   CHECK(same(*from, *to, 50));
   write(*from, 60);
   site.receiver->receive_into(nullptr);  // the sender ends all the same, at the end of this
@@ -140,12 +140,12 @@ TEST_CASE("snapshot link: memory of another layout is not touched, and the sende
   const auto sender = site.sender(from);
   write(*from, 10);
   site.receiver->receive_into(to);
-  REQUIRE(site.receiver->wait_for(10, 120s));
+  REQUIRE(site.receiver->wait_for(10, test::hang_limit));
   CHECK(same(*from, *to, 10));
   site.receiver->receive_into(other);  // hangs up on the sender
   write(*from, 20);
   site.receiver->receive_into(to);
-  REQUIRE(site.receiver->wait_for(20, 120s));
+  REQUIRE(site.receiver->wait_for(20, test::hang_limit));
   CHECK(same(*from, *to, 20));
   CHECK(other->sealed_steps().empty());
 }
@@ -161,14 +161,14 @@ TEST_CASE("snapshot link: one snapshot is given back", "[actors][snapshot_link][
     return send_once(site.loop, site.identity, site.receiver->endpoint(), *from, step, 120s);
   };
   REQUIRE(send(10));
-  REQUIRE(site.receiver->wait_for(10, 120s));
+  REQUIRE(site.receiver->wait_for(10, test::hang_limit));
   CHECK(same(*from, *to, 10));
   const Status none = send(20);
   REQUIRE_FALSE(none);
   CHECK(none.error().message == "no snapshot of step 20");
   write(*from, 30);
   REQUIRE(send(30));
-  REQUIRE(site.receiver->wait_for(30, 120s));
+  REQUIRE(site.receiver->wait_for(30, test::hang_limit));
   CHECK(to->whole_steps() == std::vector<std::int64_t>{30, 10});
 }
 
@@ -200,7 +200,7 @@ TEST_CASE("snapshot link: unauthenticated peers and nonsense change nothing",
   CHECK_FALSE(refused);
   CHECK(to->whole_steps() == std::vector<std::int64_t>{10});
   REQUIRE(send_once(site.loop, site.identity, site.receiver->endpoint(), *from, 20, 120s));
-  REQUIRE(site.receiver->wait_for(20, 120s));
+  REQUIRE(site.receiver->wait_for(20, test::hang_limit));
   CHECK(to->whole_steps() == std::vector<std::int64_t>{20, 10});
 }
 

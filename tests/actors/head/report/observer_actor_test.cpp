@@ -21,8 +21,8 @@ struct ObserverFixture {
   test::ActorWorld world;
   test::TempDirectory directory;
   test::ErrorOutputFile capture{directory / "log"};
-  std::shared_ptr<WaitBoard> waits = std::make_shared<WaitBoard>();
-  WaitBoard::Credits commands = waits->add_credits("commands", 2);
+  std::shared_ptr<WaitTable> waits = std::make_shared<WaitTable>();
+  WaitTable::Credits commands = waits->add_credits("commands", 2);
   std::shared_ptr<run::StatusFile> status = std::make_shared<run::StatusFile>(
       directory.path(), run::StatusBase{.run = "a", .host = "h", .steps = 100});
   caf::scoped_actor conductor{world.system()};
