@@ -68,7 +68,7 @@ std::vector<std::string> names_of_options(const CLI::App& command) {
   std::vector<std::string> names;
   for (const CLI::Option* option : command.get_options()) {
     for (const std::string& name : option->get_lnames()) {
-      if (name != "help") {  // Nobody means it who writes another name.
+      if (name != "help") {  // Never suggested for a misspelled option.
         names.push_back(fmt::format("--{}", name));
       }
     }
@@ -262,7 +262,7 @@ CommandSyntax& CommandSyntaxes::add(const std::string& name, const char* help) {
 void describe_program(CommandSyntaxes& commands) {
   commands.app.name("actortrain");
   commands.app.description(
-      "Trains language models: reproducible to the bit, resumable after any stop.");
+      "Trains language models: bitwise reproducible, resumable after any stop.");
   describe_commands(commands);
   commands.app.footer(kExitCodes);
   commands.app.require_subcommand(0, 1);  // Words after a command belong to it.

@@ -522,19 +522,21 @@ Result<RunConfig> load_config(const std::string& path, std::span<const std::stri
   std::error_code code;
   const fs::file_status status = fs::status(path, code);
   if (!fs::exists(status)) {
+    constexpr const char* kWayOut =
+        "; give the path of one, or make one with \"actortrain quickstart\"";
     const std::string whole = path + ".toml";
     const fs::path folder = fs::path(path).parent_path();
     std::error_code ignored;
     if (!folder.empty() && fs::status(folder, ignored).type() == fs::file_type::not_found) {
-      return user_error(
-          fmt::format("{}: no such run file: there is no directory {}", path, folder.string()));
+      return user_error(fmt::format("{}: no such run file: there is no directory {}{}", path,
+                                    folder.string(), kWayOut));
     }
     return user_error(fmt::format("{}: no such run file{}", path,
                                   fs::exists(whole, ignored)
                                       ? fmt::format("; did you mean \"{}\"?", whole)
                                   : code && code != std::errc::no_such_file_or_directory
-                                      ? fmt::format(" ({})", code.message())
-                                      : ""));
+                                      ? fmt::format(" ({}){}", code.message(), kWayOut)
+                                      : kWayOut));
   }
   if (fs::is_directory(status)) {
     return user_error(fmt::format("{}: is a directory; name a .toml file in it", path));

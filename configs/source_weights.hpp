@@ -29,9 +29,9 @@ struct SourceStage {
 /// Sources of a run: each directory once, and the stages that read them.
 struct SourcePlan {
   std::vector<std::string> directories;  ///< In the order of data.sources.
-  std::vector<double> max_epochs;        ///< Of each directory the smallest limit; 0: none.
-  std::vector<std::string> names;   ///< Of each: the last part of its path, if no other has it.
-  std::vector<SourceStage> stages;  ///< By from_step, the first of 0.
+  std::vector<double> max_epochs;        ///< Smallest limit per directory; 0: none.
+  std::vector<std::string> names;        ///< Last part of its path if unique, else the path.
+  std::vector<SourceStage> stages;       ///< By from_step, the first of 0.
 };
 
 /// Pure. REQUIRES: the sources are valid (check_sources).

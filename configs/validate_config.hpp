@@ -23,7 +23,7 @@ struct KeyPositions {
 /// Mistakes of a run file, to be shown all at once.
 class Mistakes {
  public:
-  /// Adds the error of `status`; nothing if it is none.
+  /// Adds the error of `status`, if it is one.
   void add(const Status& status);
   [[nodiscard]] bool none() const { return texts_.empty(); }
   /// One error (user) with a line for each mistake, in the order of the file's lines; those of the

@@ -70,7 +70,7 @@ Status rsync_file(const fs::path& from, const fs::path& to_directory, const Rsyn
   const auto program = find_program(name);
   if (!program) {
     return user_error(fmt::format(
-        "cannot copy {}: there is no program {}; install the package rsync, or do without a local "
+        "cannot copy {}: program {} not found; install the package rsync, or use no local "
         "directory: checkpoint.local_dir = \"none\"",
         from.string(), name));
   }

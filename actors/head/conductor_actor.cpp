@@ -24,11 +24,11 @@
 namespace train::actors {
 namespace {
 
-/// Lines of the conductor on the launcher's wait board.
+/// Lines of the conductor on the launcher's wait table.
 struct BoardLines {
-  WaitBoard::Line wait;
-  WaitBoard::Credits commands;
-  WaitBoard::Credits saves;
+  WaitTable::Line wait;
+  WaitTable::Credits commands;
+  WaitTable::Credits saves;
 };
 
 struct ConductorState;
@@ -303,7 +303,7 @@ struct ConductorState {
   std::set<caf::actor_addr> undrained_;  // Listeners with output left to write.
   bool told_ = false;                    // The waiter has its RunFinished.
   run::ProgramReports reports_;
-  bool origin_found_ = false;                       // Of a value that is not finite.
+  bool origin_found_ = false;                       // Origin of a non-finite value.
   run::Verdict verdict_{run::HeadState::training};  // Verdict on training ranks.
   std::optional<RunFinished> outcome_;              // Outcome of the run.
 };
@@ -374,7 +374,7 @@ ConductorActor::behavior_type conductor_behavior(ConductorSelf self,
 
 }  // namespace
 
-ConductorActor spawn_conductor(caf::actor_system& system, WaitBoard& waits,
+ConductorActor spawn_conductor(caf::actor_system& system, WaitTable& waits,
                                const run::RunProgram::Options& program, const SaveDrain& drain) {
   const BoardLines board{
       .wait = waits.add("conductor"),

@@ -31,7 +31,7 @@ struct SaveDrain {
   std::string local_location = {};  ///< May have unpublished checkpoints; or empty.
 };
 
-[[nodiscard]] ConductorActor spawn_conductor(caf::actor_system& system, WaitBoard& waits,
+[[nodiscard]] ConductorActor spawn_conductor(caf::actor_system& system, WaitTable& waits,
                                              const run::RunProgram::Options& program,
                                              const SaveDrain& drain = {});
 

@@ -48,7 +48,7 @@ HeadParts head_parts(const run::PreparedRun& run, std::shared_ptr<run::RunReport
           .program = run::program_of(run),
           .drain = {.time = std::chrono::seconds(run.config().checkpoint.drain_s),
                     .local_location = run.store->locations().local.string()},
-          .waits = std::make_shared<WaitBoard>(),
+          .waits = std::make_shared<WaitTable>(),
           .observing = {
               .ranks = run.config().parallel.ranks,
               .generation = run.generation,

@@ -105,7 +105,7 @@ struct IndexState {
   [[nodiscard]] Save& save(std::int64_t step) {
     auto& save = save_;
     TRAIN_CHECK(save && save->step == step,
-                "news of the save of step {}, but that of {} is under way", step,
+                "event of the save of step {}, but step {} is being saved", step,
                 save ? save->step : -1);
     return *save;
   }

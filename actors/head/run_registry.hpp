@@ -40,7 +40,7 @@ struct HeadParts {
   run::IndexWork index;
   run::RunProgram::Options program = {};
   SaveDrain drain = {};
-  std::shared_ptr<WaitBoard> waits;  ///< The conductor's line; outlives the actors.
+  std::shared_ptr<WaitTable> waits;  ///< The conductor's line; outlives the actors.
   Observing observing = {};          ///< Except the fields above.
   std::span<const AddToRun> actors = registered_run_actors();
 };

@@ -31,7 +31,7 @@ bool actors_end(caf::actor_system& system, bool failed) {
     system.await_all_actors_done();
     return true;
   }
-  // An actor may wait for a message that what has failed did not send.
+  // An actor may wait for a message from a failed one, which never sent it.
   constexpr std::chrono::seconds kPatience{5};
   constexpr std::chrono::milliseconds kBetweenLooks{2};
   const auto deadline = std::chrono::steady_clock::now() + kPatience;

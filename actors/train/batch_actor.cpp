@@ -17,8 +17,8 @@ struct BatchState {
   ConnectBatch peers;
   std::deque<engine::LaneWork> wanted;
   std::vector<std::int32_t> free_slots;
-  std::optional<WaitBoard::Line> wait;
-  std::optional<WaitBoard::Credits> slots;
+  std::optional<WaitTable::Line> wait;
+  std::optional<WaitTable::Credits> slots;
   std::int64_t step = -1;
 };
 
@@ -79,8 +79,8 @@ void want_lanes(BatchSelf self, const RankContext& context, const PrepareLanes& 
   read_wanted(self, context);
 }
 
-BatchActor::behavior_type batch(BatchSelf self, const RankContext& context, WaitBoard::Line wait,
-                                WaitBoard::Credits slots) {
+BatchActor::behavior_type batch(BatchSelf self, const RankContext& context, WaitTable::Line wait,
+                                WaitTable::Credits slots) {
   report_exceptions(self, "batch", [self] { return self->state.step; });
   self->state.wait = wait;
   self->state.slots = slots;
@@ -107,7 +107,7 @@ BatchActor::behavior_type batch(BatchSelf self, const RankContext& context, Wait
 /// to the rank, with the user's exit code.
 void add_batch(RankAssembly& rank) {
   RankRuntime& runtime = *rank.context();
-  const WaitBoard::Line wait = runtime.waits.add("batch");
+  const WaitTable::Line wait = runtime.waits.add("batch");
   const BatchActor actor = rank.add(
       "batch", rank.system().spawn(
                    batch, rank.context(), wait,

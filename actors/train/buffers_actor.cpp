@@ -25,8 +25,8 @@ struct BuffersState {
   std::vector<bool> stale;  // By group: its all-gather is under way.
   ConnectBuffers peers;
   bool gathers_told = false;  // The rank has the open command's GathersFinished.
-  std::optional<WaitBoard::Line> wait;
-  std::optional<WaitBoard::Credits> gathers;
+  std::optional<WaitTable::Line> wait;
+  std::optional<WaitTable::Credits> gathers;
 };
 
 using BuffersSelf = BuffersActor::stateful_pointer<BuffersState>;
@@ -191,7 +191,7 @@ void Buffers::all_gather(std::uint64_t command) const {
 }
 
 BuffersActor::behavior_type buffers_behavior(BuffersSelf self, const RankContext& context,
-                                             WaitBoard::Line wait, WaitBoard::Credits gathers) {
+                                             WaitTable::Line wait, WaitTable::Credits gathers) {
   report_exceptions(self, "buffers", [self, runtime = context.get()] {
     return self->state.commands.empty() ? std::int64_t{-1}
                                         : runtime->step_index(self->state.commands.front());
@@ -253,9 +253,9 @@ BuffersActor::behavior_type buffers_behavior(BuffersSelf self, const RankContext
 /// Commands are processed one at a time. Credits: gather_credits, prefetch, gradient buffers
 /// (EX-4).
 void add_buffers(RankAssembly& rank) {
-  WaitBoard& waits = rank.context()->waits;
+  WaitTable& waits = rank.context()->waits;
   const engine::ShardPlan& plan = rank.context()->engine->plan();
-  const WaitBoard::Line wait = waits.add("buffers");
+  const WaitTable::Line wait = waits.add("buffers");
   const BuffersActor actor = rank.add(
       "buffers", rank.system().spawn(buffers_behavior, rank.context(), wait,
                                      waits.add_credits("gather buffers", plan.gather_buffers())));

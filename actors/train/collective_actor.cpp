@@ -50,7 +50,7 @@ struct ChannelState {
   // slot of its index in its command, so the first ones of a command may have to wait for the last
   // ones of another.
   std::array<bool, engine::kStagingSlots> staged{};
-  std::optional<WaitBoard::Credits> slots;
+  std::optional<WaitTable::Credits> slots;
   std::optional<ChannelProgress> noted;  // Progress as noted on the board.
 };
 
@@ -77,11 +77,11 @@ struct CollectiveState {
   std::map<std::uint64_t, Command> commands;  // Begun; the newest few.
   std::array<ChannelState, engine::kChannelCount> channels;
   ConnectCollective peers;
-  std::optional<WaitBoard::Line> wait;
+  std::optional<WaitTable::Line> wait;
   std::int64_t step = -1;  // Step of the newest command.
 };
 
-using Slots = std::array<WaitBoard::Credits, engine::kChannelCount>;
+using Slots = std::array<WaitTable::Credits, engine::kChannelCount>;
 using CollectiveSelf = CollectiveActor::stateful_pointer<CollectiveState>;
 
 struct Collective {
@@ -335,7 +335,7 @@ void Collective::record(const Operation& operation, std::int64_t requested_ns) c
 }
 
 CollectiveActor::behavior_type collective_behavior(CollectiveSelf self, const RankContext& context,
-                                                   WaitBoard::Line wait, const Slots& slots) {
+                                                   WaitTable::Line wait, const Slots& slots) {
   report_exceptions(self, "collective", [self] { return self->state.step; });
   self->state.order.emplace(context->generation);
   self->state.wait = wait;

@@ -16,8 +16,8 @@ struct EvaluatorState {
   ConnectEvaluator peers;
   LaneDriver driver;
   RunEvaluation current;
-  std::optional<WaitBoard::Line> wait;
-  std::optional<WaitBoard::Credits> lanes;
+  std::optional<WaitTable::Line> wait;
+  std::optional<WaitTable::Credits> lanes;
 };
 
 using EvaluatorSelf = EvaluatorActor::stateful_pointer<EvaluatorState>;
@@ -48,7 +48,7 @@ void lane_enqueued(EvaluatorSelf self, const RankContext& context, const engine:
 }
 
 EvaluatorActor::behavior_type evaluator(EvaluatorSelf self, const RankContext& context,
-                                        WaitBoard::Line wait, WaitBoard::Credits credits) {
+                                        WaitTable::Line wait, WaitTable::Credits credits) {
   report_exceptions(self, "evaluator", [self] { return self->state.current.step - 1; });
   self->state.wait = wait;
   self->state.lanes = credits;
@@ -89,8 +89,8 @@ EvaluatorActor::behavior_type evaluator(EvaluatorSelf self, const RankContext& c
 ///   as credits allow; when all lanes are on the stream: EvaluationEnqueued to the rank.
 /// Dies of: a broken invariant.
 void add_evaluator(RankAssembly& rank) {
-  WaitBoard& waits = rank.context()->waits;
-  const WaitBoard::Line wait = waits.add("evaluator");
+  WaitTable& waits = rank.context()->waits;
+  const WaitTable::Line wait = waits.add("evaluator");
   const EvaluatorActor actor = rank.add(
       "evaluator",
       rank.system().spawn(evaluator, rank.context(), wait,

@@ -35,8 +35,8 @@ struct RankState {
   std::size_t updates_enqueued = 0;
   kernels::Event copied;  // The newest snapshot's copy, which updates wait for.
   std::map<caf::actor_addr, std::string> parts;
-  std::optional<WaitBoard::Line> wait;
-  std::optional<WaitBoard::Credits> lanes;
+  std::optional<WaitTable::Line> wait;
+  std::optional<WaitTable::Credits> lanes;
   bool failed = false;
 };
 
@@ -325,7 +325,7 @@ void Rank::report_step(const Command& command) const {
 void Rank::take_reference(const Command& command) const {
   mark("reference");
   context->engine->reference().take(*context->compute);
-  if (!context->data->reference_rows().live) {  // A live reference's time belongs to its step.
+  if (!context->data->facts().reference.live) {  // A live reference's time belongs to its step.
     context->compute->notify([runtime = context.get()] { runtime->clock.set_apart(); });
   }
   if (context->keep_reference) {
@@ -399,8 +399,8 @@ void watch_streams(const Rank& rank) {
 }
 
 RankActor::behavior_type rank_behavior(RankSelf self, const RankContext& context,
-                                       RankReporting reporting, WaitBoard::Line wait,
-                                       WaitBoard::Credits lanes) {
+                                       RankReporting reporting, WaitTable::Line wait,
+                                       WaitTable::Credits lanes) {
   const Rank rank{self, context, reporting};
   self->state.wait = wait;
   self->state.lanes = lanes;

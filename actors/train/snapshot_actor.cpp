@@ -46,7 +46,7 @@ struct SnapshotState {
   std::optional<std::int64_t> kept;     // Step kept unwritten by a full disk.
   std::uint64_t copies = 0;             // Copies made so far.
   bool draining = false;
-  std::optional<WaitBoard::Credits> staging;
+  std::optional<WaitTable::Credits> staging;
 };
 
 using SnapshotSelf = SnapshotActor::stateful_pointer<SnapshotState>;
@@ -99,7 +99,7 @@ void Snapshot::copy(const CopyState& message) const {
   if (message.write_now) {
     state().granted = message.step;
   }
-  // The poison flag belongs to the compute stream, and is read there in order.
+  // The non-finite flag belongs to the compute stream, and is read there in order.
   const auto nonfinite = std::make_shared<bool>(false);
   context->compute->enqueue(
       [nonfinite, runtime = context.get()] { *nonfinite = runtime->engine->totals().nonfinite(); });
@@ -308,7 +308,7 @@ void Snapshot::tell_if_drained() const {
 }
 
 SnapshotActor::behavior_type snapshot_behavior(SnapshotSelf self, RankContext context,
-                                               ShardWork work, WaitBoard::Credits staging) {
+                                               ShardWork work, WaitTable::Credits staging) {
   report_exceptions(self, "snapshot", [] { return std::int64_t{-1}; });
   self->state.staging = staging;
   if (context->staging) {

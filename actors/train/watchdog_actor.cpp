@@ -134,7 +134,7 @@ RankObserved observe_rank(const RankRuntime& runtime, std::int64_t now_ns) {
     observed.command_age_ns = now_ns - board.command->since_ns;
     observed.begun = static_cast<std::int64_t>(board.command->sequence);
   }
-  for (const WaitBoard::Wait& wait : runtime.waits.waiting()) {
+  for (const WaitTable::Wait& wait : runtime.waits.waiting()) {
     observed.waits.push_back(
         {.who = wait.who, .what = wait.what, .age_ns = now_ns - wait.since_ns});
   }
@@ -143,7 +143,7 @@ RankObserved observe_rank(const RankRuntime& runtime, std::int64_t now_ns) {
     observe_channels(board, runtime, now_ns, observed);
   }
   observed.credits.push_back({.what = "commands queued", .length = board.queued, .limit = -1});
-  for (const WaitBoard::Held& held : runtime.waits.held()) {
+  for (const WaitTable::Held& held : runtime.waits.held()) {
     observed.credits.push_back({.what = held.what, .length = held.in_use, .limit = held.limit});
   }
   return observed;

@@ -26,9 +26,8 @@ std::string_view bytes_of(const std::vector<double>& values) {
 }
 
 Error damaged(const std::filesystem::path& path) {
-  return user_error(
-      fmt::format("{}: is damaged; put it back from a copy, or start the run anew with --fresh",
-                  path.string()));
+  return user_error(fmt::format(
+      "{}: is damaged; restore it from a copy, or start again with --fresh", path.string()));
 }
 
 Result<ReferenceFile> parse(const std::filesystem::path& path, const std::string& text) {
@@ -97,17 +96,17 @@ Result<ReferenceFile> read_reference(const std::filesystem::path& path,
                                      const ReferenceKey& expected) {
   std::error_code ignored;
   if (!std::filesystem::exists(path, ignored)) {
-    return user_error(fmt::format(
-        "{}: is missing, and cannot be computed again from weights that are trained by now; put it "
-        "back where every node reads it, or start the run anew with --fresh",
-        path.string()));
+    return user_error(
+        fmt::format("{}: is missing, and cannot be recomputed, because the weights are trained by "
+                    "now; restore it where every node reads it, or start again with --fresh",
+                    path.string()));
   }
   const auto text = TRAIN_TRY(storage::read_file(path, kLargestBytes));
   auto file = TRAIN_TRY(parse(path, text));
   const auto differs = [&](const char* what, const std::string& made, const std::string& wanted) {
     return user_error(
-        fmt::format("{}: was made with {} {}, but this run has {}; use the former, or start the "
-                    "run anew with --fresh",
+        fmt::format("{}: was made with {} {}, but this run has {}; use the former, or start "
+                    "again with --fresh",
                     path.string(), what, made, wanted));
   };
   const ReferenceKey& made = file.key;
@@ -127,7 +126,7 @@ Result<ReferenceFile> read_reference(const std::filesystem::path& path,
       made.validation_rows < expected.validation_rows) {
     return user_error(fmt::format(
         "{}: covers {} training and {} validation rows, where this run reads {} and {}; set "
-        "run.steps, batch and eval.lanes back, or start the run anew with --fresh",
+        "run.steps, batch and eval.lanes back, or start again with --fresh",
         path.string(), made.training_rows, made.validation_rows, expected.training_rows,
         expected.validation_rows));
   }

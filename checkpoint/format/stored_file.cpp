@@ -67,7 +67,7 @@ Result<ManifestFinding> examine_manifest(const fs::path& checkpoint) {
   const auto step = checkpoint_step(checkpoint.filename().string());
   if (step && *step != manifest->fields.step) {
     return ManifestFinding{
-        .manifest = {}, .damage = fmt::format("its manifest is of step {}", manifest->fields.step)};
+        .manifest = {}, .damage = fmt::format("its manifest says step {}", manifest->fields.step)};
   }
   return ManifestFinding{.manifest = std::move(*manifest), .damage = {}};
 }

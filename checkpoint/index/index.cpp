@@ -105,7 +105,7 @@ Result<std::optional<std::int64_t>> last_number(storage::KvStore& store, std::st
 /// searching for them would read past all dropped keys, as many as the store has not compacted.
 Status CheckpointIndex::load_journals() {
   const auto begin = [](std::int64_t next, std::int64_t kept) {
-    return std::max<std::int64_t>(1, next - kept - trim_at_once);
+    return std::max<std::int64_t>(1, next - kept - kTrimAtOnce);
   };
   const auto step = TRAIN_TRY(last_number(*store_, index_keys::kStep));
   newest_step_ = step.value_or(0);
@@ -266,8 +266,8 @@ Status CheckpointIndex::rebuild_from(const LocatedManifests& placed, const std::
   }
   batch.remove(std::string(kLegacyRebuiltKey));
   add_event(batch, "index_rebuilt",
-            fmt::format("{}; made anew from {} checkpoints in place, {} retired ones are still "
-                        "known, others and losses of evaluations may be lost",
+            fmt::format("{}; rebuilt from {} checkpoints on disk; {} retired ones are still "
+                        "listed; others, and validation losses, may be missing",
                         reason, placed.all().size(), entries.all().size() - placed.all().size()));
   std::vector<IndexChange> changes;
   for (const IndexEntry& entry : entries.all()) {
@@ -432,7 +432,7 @@ Status CheckpointIndex::log_steps(std::span<const StepRecord> records) {
 /// Removes digests with numbers below `first_kept`, and those of earlier steps.
 Status CheckpointIndex::trim_digests(std::int64_t& oldest, std::int64_t first_kept,
                                      storage::WriteBatch& batch) {
-  if (first_kept - oldest < trim_at_once) {
+  if (first_kept - oldest < kTrimAtOnce) {
     return {};
   }
   const std::string begin = index_keys::of(index_keys::kDigested, oldest);

@@ -110,10 +110,10 @@ class CheckpointIndex {
   void add_event(storage::WriteBatch& batch, std::string_view kind, std::string_view text);
   /// Journals are trimmed by this many records at a time: each trim reads from the end of the last
   /// one.
-  static constexpr std::int64_t trim_at_once = 500;
+  static constexpr std::int64_t kTrimAtOnce = 500;
   /// Removes keys below `first_kept` from a journal whose first number is `oldest`.
   Status trim(std::string_view prefix, std::int64_t& oldest, std::int64_t first_kept,
-              storage::WriteBatch& batch, std::int64_t at_once = trim_at_once);
+              storage::WriteBatch& batch, std::int64_t at_once = kTrimAtOnce);
   Status trim_digests(std::int64_t& oldest, std::int64_t first_kept, storage::WriteBatch& batch);
 
   storage::KvStore* store_;

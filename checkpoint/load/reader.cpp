@@ -211,8 +211,7 @@ Result<SearchReport> search(const fs::path& checkpoints, bool change_disk, Depth
   const auto candidates = TRAIN_TRY(list_checkpoints(checkpoints));
   SearchReport report;
   for (const Candidate& candidate : candidates) {
-    auto found = depth == Depth::bytes ? verify_checkpoint(candidate.path)
-                                       : look_at_checkpoint(candidate.path);
+    auto found = check_checkpoint(candidate.path, depth);
     if ((!found || !found->whole()) && left > 0 && is_gone(candidate.path)) {
       return search(checkpoints, change_disk, depth, left - 1);  // Its replacement is in place.
     }
@@ -246,6 +245,10 @@ Result<Verification> verify_checkpoint(const fs::path& checkpoint, const SeeReco
   return examine(checkpoint, [&](const FileRecord& record, const RecordByName& tensors) {
     return file_defect(checkpoint, record, tensors, see);
   });
+}
+
+Result<Verification> check_checkpoint(const fs::path& checkpoint, Depth depth) {
+  return depth == Depth::bytes ? verify_checkpoint(checkpoint) : look_at_checkpoint(checkpoint);
 }
 
 Result<Verification> look_at_checkpoint(const fs::path& checkpoint) {
@@ -303,8 +306,8 @@ std::string shape_text(std::span<const std::int64_t> shape) {
 
 Error another_model(std::string_view source, std::string_view text) {
   return user_error(
-      fmt::format("{} is of another model: {}; use the configuration it was made with, or another "
-                  "run.name",
+      fmt::format("{} belongs to another model: {}; use the configuration it was saved with, or "
+                  "another run.name",
                   source, text));
 }
 

@@ -125,6 +125,9 @@ enum class Depth : std::uint8_t {
   bytes,  ///< verify_checkpoint().
 };
 
+/// verify_checkpoint() or look_at_checkpoint(), as `depth` asks.
+Result<Verification> check_checkpoint(const std::filesystem::path& checkpoint, Depth depth);
+
 /// Finds the newest intact checkpoint, checked to `depth`. Newer damaged ones are set aside
 /// (damaged-*); remains of killed writers are removed. REQUIRES: the run's lock is held. Blocks.
 /// Errors (failure): checkpoints exist, but none is intact (lists them), so that a run never

@@ -166,7 +166,7 @@ class Weights {
 
   const ExportRequest& request_;
   const engine::WeightSource& source_;
-  std::vector<float> rows_;  ///< Of the one tensor that is being read.
+  std::vector<float> rows_;  ///< Rows of the tensor being read.
 };
 
 /// Digests of tensors as they were written, in the order of their file.
@@ -256,7 +256,7 @@ Status check_weights(const fs::path& checkpoint, const Manifest& manifest,
     const auto found = stored.find(name);
     if (found == stored.end() || *found->second != shape) {
       return user_error(fmt::format(
-          "{} is of another model than the run's configuration: tensor {}: wanted shape [{}], "
+          "{} belongs to another model than the run's configuration: tensor {}: wanted shape [{}], "
           "found {}",
           checkpoint.string(), name, fmt::join(shape, ", "),
           found == stored.end() ? "none" : fmt::format("[{}]", fmt::join(*found->second, ", "))));
@@ -280,9 +280,10 @@ Status check_weights(const fs::path& checkpoint, const Manifest& manifest,
     stored.erase(name);
   }
   if (!stored.empty()) {
-    return user_error(fmt::format(
-        "{} is of another model than the run's configuration: {} tensors too many, the first {}",
-        checkpoint.string(), stored.size(), stored.begin()->first));
+    return user_error(
+        fmt::format("{} belongs to another model than the run's configuration: {} tensors too "
+                    "many, the first {}",
+                    checkpoint.string(), stored.size(), stored.begin()->first));
   }
   return {};
 }

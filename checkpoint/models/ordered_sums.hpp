@@ -13,7 +13,7 @@ struct WeightedValues {
 
 /// Vectors that numbers are sorted in; the sums have the same bits.
 enum class SumVectors : std::uint8_t {
-  sse2,  ///< Of any x86-64 processor.
+  sse2,  ///< Any x86-64 processor.
   avx2,  ///< Twice as wide.
 };
 /// The widest that this processor has.

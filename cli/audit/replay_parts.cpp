@@ -267,7 +267,7 @@ namespace {
 std::optional<std::string> hear_ranks(caf::actor_system& system,
                                       const std::vector<RankContext>& ranks,
                                       const RunProgram::Options& program,
-                                      const LocalListener& listener, WaitBoard& waits) {
+                                      const LocalListener& listener, WaitTable& waits) {
   bool over = false;
   std::optional<std::string> failed;
   caf::scoped_actor self(system);
@@ -311,7 +311,7 @@ Status run_local_ranks(const std::vector<RankContext>& ranks, const RunProgram::
                        const LocalListener& listener) {
   caf::actor_system_config config;
   set_up_handlers(config);
-  WaitBoard waits;  // Before the system: the conductor notes on it what it waits for.
+  WaitTable waits;  // Before the system: the conductor notes on it what it waits for.
   const auto system = make_actor_system(config);
   const auto failed =
       beside_actors([&] { return hear_ranks(*system, ranks, program, listener, waits); });

@@ -135,13 +135,13 @@ std::vector<std::string> audit_checkpoint(const CheckpointFacts& facts,
                       // are dropped.
   }
   if (record->second.tokens != facts.tokens) {
-    problem(fmt::format("it has read {} tokens, the journal says {}", facts.tokens,
+    problem(fmt::format("the checkpoint says {} tokens read, the journal {}", facts.tokens,
                         record->second.tokens));
   }
   const auto& digests = record->second.tensor_digests;
   if (!digests.empty() && digests.size() != facts.digests.size()) {
-    problem(fmt::format("it has {} tensors, the journal digests of {}", facts.digests.size(),
-                        digests.size()));
+    problem(fmt::format("the checkpoint has {} tensors, the journal digests of {}",
+                        facts.digests.size(), digests.size()));
   }
   for (std::size_t i = 0; i < std::min(digests.size(), facts.digests.size()); ++i) {
     if (digests.size() == facts.digests.size() && digests[i] != facts.digests[i]) {

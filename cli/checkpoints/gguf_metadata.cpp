@@ -13,7 +13,7 @@
 
 #include "checkpoint/models/gguf_rope.hpp"
 #include "engine/model/blocks/attention_block.hpp"
-#include "engine/model/blocks/latent_attention_block.hpp"
+#include "engine/model/blocks/latent_attention_spec.hpp"
 #include "engine/model/blocks/mlp_block.hpp"
 #include "engine/model/blocks/state_space/mamba2_block.hpp"
 #include "engine/model/blocks/state_space/mamba_block.hpp"

@@ -191,9 +191,7 @@ Result<checkpoint::FoundCheckpoint> find_checkpoint(const StoredRun& run,
   if (!fs::is_directory(path, ignored)) {
     return no_such_step(run.placed(), step);
   }
-  auto verified =
-      TRAIN_TRY(depth == checkpoint::Depth::bytes ? checkpoint::verify_checkpoint(path)
-                                                  : checkpoint::look_at_checkpoint(path));
+  auto verified = TRAIN_TRY(checkpoint::check_checkpoint(path, depth));
   if (!verified.whole()) {
     return failure(
         fmt::format("{}{}: {}; choose another --step", path.string(),

@@ -176,7 +176,7 @@ std::string manual(const std::vector<Described>& all) {
   const Described& program = all.front();
   std::string text = fmt::format(
       ".TH ACTORTRAIN 1 \"\" \"actortrain {}\" \"User Commands\"\n"
-      ".SH NAME\nactortrain \\- trains language models, reproducible to the bit\n"
+      ".SH NAME\nactortrain \\- trains language models, bitwise reproducible\n"
       ".SH SYNOPSIS\n.B actortrain\n.I COMMAND\n[\\fIOPTION\\fR]...\n.SH DESCRIPTION\n{}\n"
       ".SH OPTIONS\n{}.SH COMMANDS\n",
       ACTORTRAIN_VERSION, roff(program.help), roff_options(program));

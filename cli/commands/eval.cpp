@@ -72,9 +72,9 @@ Result<Evaluated> evaluate(const std::vector<RankContext>& contexts, std::int64_
       run_local_ranks(contexts,
                       {.first_step = step,
                        .total_steps = step,
-                       .live_reference = live_reference_of(first.data->reference_rows()),
+                       .live_reference = live_reference_of(first.data->facts().reference),
                        .eval_interval = interval_if(first.engine->options().eval_lanes > 0),
-                       .choices_interval = interval_if(first.data->choices() != nullptr),
+                       .choices_interval = interval_if(first.data->facts().choices != nullptr),
                        .evaluation_missed = true,
                        .choices_missed = true},
                       {.step = {}, .evaluation = [&](const EvaluationFinished& event) {
@@ -130,7 +130,7 @@ Status answer_choices(const configs::RunConfig& config, const StartState& start,
   }
   const auto contexts = TRAIN_TRY(start_ranks(plan, start, options.ema));
   const auto result = TRAIN_TRY(evaluate(contexts, step));
-  const data::ChoiceSet& choices = *plan.data->choices();
+  const data::ChoiceSet& choices = *plan.data->facts().choices;
   const ChoiceReport report = report_choices(choices, result.answers);
   print(fmt::format("eval {} digest={}\n{}", name, report.digest, choices_text(report)));
   return options.details.empty() ? Status() : write_details(options.details, choices, report);
@@ -156,11 +156,11 @@ Status evaluate_checkpoint(const configs::RunConfig& config, const fs::path& dir
     line += fmt::format(" perplexity={:.4f}", fixed::exp(loss));
   }
   line += fmt::format(" accuracy={:.4f}", result.losses.accuracy.value());
-  if (const auto bytes = plan.data->bytes_per_token()) {
+  if (const auto bytes = plan.data->facts().bytes_per_token) {
     line += fmt::format(" bits_per_byte={:.6f}", loss / fixed::log(2.0) / *bytes);
   }
   line += "\n";
-  if (const data::ChoiceSet* choices = plan.data->choices()) {
+  if (const data::ChoiceSet* choices = plan.data->facts().choices) {
     line += choices_text(report_choices(*choices, result.answers));
   }
   print(line);
@@ -252,8 +252,9 @@ std::string mistake_in(const EvalOptions& options) {
   if (options.choices.empty() && (!options.details.empty() || options.context)) {
     return "--details and --context belong to --choices";
   }
-  return options.follow && !options.details.empty() ? "--details is of one checkpoint, not --follow"
-                                                    : "";
+  return options.follow && !options.details.empty()
+             ? "--details needs a single checkpoint, and excludes --follow"
+             : "";
 }
 
 }  // namespace

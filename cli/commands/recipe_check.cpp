@@ -133,7 +133,10 @@ std::string last_line(std::string text) {
 
 /// Runs the recipe's script in this directory. Returns the exit code of a stop, or 0.
 Result<int> make_recipe_data(const Recipe& recipe) {
-  const auto python = find_program("python3");
+  std::optional<std::string> python;
+  for (const std::string& name : python_programs()) {
+    python = python ? python : find_program(name);
+  }
   if (!python) {
     return user_error(
         fmt::format("{}: its script {} needs python3, which is not on the PATH; install it",

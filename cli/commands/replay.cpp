@@ -155,7 +155,7 @@ class Replay {
     return run_local_ranks(ranks,
                            {.first_step = range_.first_step(),
                             .total_steps = last,
-                            .live_reference = live_reference_of(run_plan_.data->reference_rows()),
+                            .live_reference = live_reference_of(run_plan_.data->facts().reference),
                             .passes = engine::pass_list_of(run_plan_.engine),
                             .saves = false},
                            {.step = std::move(heard), .evaluation = {}});

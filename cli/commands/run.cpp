@@ -69,7 +69,7 @@ int finish(const PreparedRun& run, const RunFinished& outcome) {
     return outcome.exit_code;
   }
   log_info(fmt::format("run_finished {}", outcome.text));
-  const bool sampled = run.config().run.sample_interval_steps > 0;  // Of the last step, too.
+  const bool sampled = run.config().run.sample_interval_steps > 0;  // After the last step, too.
   if (outcome.exit_code == kExitFinished && run.reporting.output == Output::lines && !sampled) {
     show_sample(run);
   }
@@ -88,7 +88,7 @@ std::unique_ptr<BoardServer> start_board(const PreparedRun& run) {
                                    .key = "status.listen",
                                    .token_key = "status.token_file"});
   if (!board) {
-    log_warning(fmt::format("no_board {}; training goes on without", board.error().message));
+    log_warning(fmt::format("no_board {}; training continues without it", board.error().message));
     return nullptr;
   }
   log_info(fmt::format("board url={}", (*board)->url()));

@@ -119,7 +119,7 @@ class RunAudit {
     }
     problem(
         fmt::format("config.toml: was edited after the run wrote it: {}; the run's next start "
-                    "goes by its own record and writes the file anew",
+                    "uses its own record and overwrites the file",
                     edits));
     return {};
   }

@@ -207,7 +207,7 @@ Result<Points> read_points(const fs::path& run, const PlotOptions& options) {
   const fs::path file = run / "metrics.jsonl";
   if (!fs::exists(file, unknown)) {
     return user_error(
-        fmt::format("{}: no metrics; either this is no run, or it has not begun", file.string()));
+        fmt::format("{}: no metrics; this is not a run, or it has not begun", file.string()));
   }
   const auto text = TRAIN_TRY(storage::read_file(file, kMostBytes));
   Points points = points_of(text, options);

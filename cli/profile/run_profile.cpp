@@ -301,9 +301,9 @@ std::string gaps_text(const RankSummary& one) {
   if (one.steps_left_out > 0) {
     text += fmt::format("without its first {} steps; ", one.steps_left_out);
   }
-  text += fmt::format("{:.1f} times in a step no work for {} us", one.gaps, kLongGap_ns / 1000);
+  text += fmt::format("{:.1f} gaps over {} us without work per step", one.gaps, kLongGap_ns / 1000);
   if (one.longest_gap_seconds > 0.0) {
-    text += fmt::format(", at most for {:.3f} ms, after \"{}\" and before \"{}\"",
+    text += fmt::format(", the longest {:.3f} ms, after \"{}\" and before \"{}\"",
                         one.longest_gap_seconds * 1e3, one.gap_after, one.gap_before);
   }
   return text + "\n";

@@ -132,14 +132,14 @@ Result<StepDigests> parse_digests(std::string_view text, const std::string& file
   for (std::size_t i = 0; i < lines.size(); ++i) {
     if (!lines[i].empty() && lines[i].front() != '#' && !take_digest(lines[i], digests)) {
       return user_error(fmt::format(
-          "{}:{}: must be a step, above that of the line before, a blank and a digest of {} "
+          "{}:{}: must be a step, greater than the previous line's, a blank and a digest of {} "
           "hexadecimal digits, not \"{}\"",
           file, i + 1, kDigestDigits, lines[i]));
     }
   }
   if (digests.empty()) {
-    return user_error(fmt::format(
-        "{}: no digests; `actortrain recipe check --record` writes those of a run", file));
+    return user_error(
+        fmt::format("{}: no digests; `actortrain recipe check --record` records a run's", file));
   }
   return digests;
 }

@@ -82,8 +82,9 @@ std::vector<std::pair<std::string, std::string>> describe_sources(const RunPlan&
                                          std::min(end, steps), fmt::join(shares, ", ")));
   }
   for (std::size_t source = 0; source < sources.names.size(); ++source) {
-    const std::uint64_t rows = plan.data->source_rows(source);
-    const std::uint64_t read = plan.data->source_rows_read(source, steps);
+    const data::SourceFacts& facts = plan.data->facts().sources.at(source);
+    const std::uint64_t rows = facts.rows;
+    const std::uint64_t read = facts.rows_read(steps);
     lines.emplace_back("source",
                        fmt::format("{}: {} rows, read {:.2f} times", sources.names[source], rows,
                                    static_cast<double>(read) / static_cast<double>(rows)));

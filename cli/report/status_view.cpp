@@ -133,8 +133,8 @@ Result<Json> parse_status(const std::string& text, const fs::path& path) {
                                json ? "" : fmt::format(" ({})", json.error().message)));
   }
   if ((*json)["version"] != 1) {
-    return user_error(fmt::format("{}: is of version {}, newer than this program", path.string(),
-                                  (*json)["version"].dump()));
+    return user_error(fmt::format("{}: has version {}, which is newer than this program",
+                                  path.string(), (*json)["version"].dump()));
   }
   drop_nulls(*json);
   if (const std::string fault = status_fault(*json); !fault.empty()) {

@@ -103,15 +103,15 @@ constexpr auto kFields = std::to_array<Field>({
      "starts from.",
      kState},
     {KEY(model, layers), "blocks",
-     "Transformer blocks; 0: enoki 3/4 of `heads` (rounded down), qwen3 twice `heads`.", kShapes,
-     between(0, kManyBlocks)},
+     "Transformer blocks; 0: enoki 3/4 of `heads` (rounded down), dstar_qwen3 twice `heads`.",
+     kShapes, between(0, kManyBlocks)},
     {KEY(model, heads), "heads", "Attention heads.", kShapes, between(1, 1024)},
-    {KEY(model, head_dim), "channels", "Width of a head, even; 0: enoki 64, qwen3 128.", kShapes,
-     between(0, 1024)},
+    {KEY(model, head_dim), "channels", "Width of a head, even; 0: enoki 64, dstar_qwen3 128.",
+     kShapes, between(0, 1024)},
     {KEY(model, embedding_dim), "channels",
      "Width of the residual stream; 0: `heads` times `head_dim`.", kShapes, between(0, 1 << 20)},
     {KEY(model, mlp_hidden), "channels",
-     "Width of the MLP; 0: enoki 4 times, qwen3 3 times the residual stream.", kShapes,
+     "Width of the MLP; 0: enoki 4 times, dstar_qwen3 3 times the residual stream.", kShapes,
      between(0, 1 << 22)},
     {KEY(model, experts), "experts",
      "Experts of each layer, gated MLPs that take the MLP's place; 0: none.", kShapes,
@@ -137,9 +137,9 @@ constexpr auto kFields = std::to_array<Field>({
     {KEY(model, router_kept_groups), "groups", "Groups whose experts a token may have.", kState,
      between(1, 65536)},
     {KEY(model, router_bias_rate), "",
-     "What a step adds to, or takes from, the bias by which an expert is chosen, if its load is "
-     "below or above the mean; the weights do not have it; 0: no bias, and that of a published "
-     "model stays.",
+     "Step size of the bias that is added to an expert's score for the choice alone, not for its "
+     "weight: a step raises it for a load below the mean and lowers it for one above; 0: no bias; "
+     "a published model's bias stays as it is.",
      kShapes, between(0, 1)},
     {KEY(model, balance), "",
      "Losses that balance the experts' loads, each `KIND:SCOPE:COEFFICIENT`; kinds: `hf` "
@@ -167,7 +167,7 @@ constexpr auto kFields = std::to_array<Field>({
     {KEY(model, residual_scale), "",
      "Factor of a block's output where it is added to the residual stream.", kState, above(0, 1e3)},
     {KEY(model, qk_norm), "", "Normalise queries and keys per head before the rotation.", kShapes},
-    {KEY(model, attention_output_gate), "", "qwen3: a sigmoid gate on the attention output.",
+    {KEY(model, attention_output_gate), "", "dstar_qwen3: a sigmoid gate on the attention output.",
      kShapes},
     {KEY(model, tie_embeddings), "",
      "The head shares the embedding's matrix, which is initialised as an embedding and not "

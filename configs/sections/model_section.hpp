@@ -14,9 +14,9 @@ struct RopeSection {
   double factor = 1.0;
 };
 
-/// [model]: one of `arch` with dimensions (0: derived by the architecture's rule), `config` and
-/// `from`. The dimensions belong to `arch`; the other two have a config.json. `balance` and
-/// `router_bias_rate` are of all three.
+/// [model]: exactly one of `arch`, `config` and `from` is set. `arch` comes with the dimensions (0:
+/// derived by the architecture's rule); for the other two a config.json gives them. `balance` and
+/// `router_bias_rate` apply to all three.
 struct ModelSection {
   std::string arch;
   std::string config;

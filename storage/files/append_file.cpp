@@ -153,9 +153,9 @@ void AppendFile::keep(std::string_view record) {
 
 void AppendFile::refused(const Error& why) {
   behind_ = true;
-  log_warning(fmt::format(
-      "file_behind {}; the run goes on, what is to be written waits in memory, up to {}",
-      why.message, format_bytes(limit_bytes_)));
+  log_warning(
+      fmt::format("file_behind {}; the run continues, lines to write wait in memory, up to {}",
+                  why.message, format_bytes(limit_bytes_)));
 }
 
 void AppendFile::caught_up() {

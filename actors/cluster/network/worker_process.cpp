@@ -64,7 +64,8 @@ struct WorkerProcesses::Children {
     all->started.push_back(&child);
     asio::posix::stream_descriptor handle(co_await asio::this_coro::executor,
                                           child.process.handle());
-    const std::shared_ptr<void> lent(nullptr, [&handle](void*) { (void)handle.release(); });
+    const std::shared_ptr<void> releases_handle(nullptr,
+                                                [&handle](void*) { (void)handle.release(); });
     std::optional<ProcessEnd> end;
     while (!end) {
       co_await handle.async_wait(asio::posix::stream_descriptor::wait_read, kUseTuple);

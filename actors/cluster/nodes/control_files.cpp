@@ -68,7 +68,7 @@ Result<Endpoint> find_head(const run::NodePosition& position, std::uint32_t from
           fmt::format("the head wrote no endpoint to {} within {} s ({}); is node 0 up, and is the "
                       "run directory on a file system that all nodes share?",
                       file.string(), timeout.count() / 1000,
-                      endpoint ? "it is of another start" : endpoint.error().message));
+                      endpoint ? "it belongs to another start" : endpoint.error().message));
     }
     std::this_thread::sleep_for(kBetweenLooksAtFiles);
   }

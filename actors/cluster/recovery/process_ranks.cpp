@@ -194,7 +194,7 @@ class GenerationHead {
   }
 
   run::PreparedRun& run_;
-  HeadParts parts_;  // Before the system: actors hold rows of its wait board.
+  HeadParts parts_;  // Before the system: actors hold rows of its wait table.
   HeadNetwork& network_;
   caf::scoped_actor& self_;
   HeadActors actors_;

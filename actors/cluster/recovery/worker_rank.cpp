@@ -247,7 +247,7 @@ struct Worker {
     self->send(head, WorkerReady{.rank = rank,
                                  .plan_digest = identity.plan_digest,
                                  .data_fingerprint = identity.data_fingerprint,
-                                 .kernel_set = (*context)->engine->kernel_table().kernel_set(),
+                                 .kernel_set = (*context)->engine->kernel_set(),
                                  .rank_actor = caf::actor_cast<caf::strong_actor_ptr>(actors.rank),
                                  .process = caf::actor_cast<caf::strong_actor_ptr>(self)});
     const int exit_code = wait_for_end();

@@ -37,8 +37,8 @@ struct ObserverState {
   }
 
   [[nodiscard]] bool commands_wait() const {
-    const auto held = observing.waits ? observing.waits->held() : std::vector<WaitBoard::Held>();
-    return std::any_of(held.begin(), held.end(), [](const WaitBoard::Held& one) {
+    const auto held = observing.waits ? observing.waits->held() : std::vector<WaitTable::Held>();
+    return std::any_of(held.begin(), held.end(), [](const WaitTable::Held& one) {
       return one.what == std::string_view("commands") && one.in_use > 0;
     });
   }
@@ -179,12 +179,12 @@ struct ObserverState {
     if (observing.report) {
       status.progress = observing.report->progress();
     }
-    for (const WaitBoard::Wait& wait :
-         observing.waits ? observing.waits->waiting() : std::vector<WaitBoard::Wait>()) {
+    for (const WaitTable::Wait& wait :
+         observing.waits ? observing.waits->waiting() : std::vector<WaitTable::Wait>()) {
       status.waits.push_back({wait.who, wait.what, now - wait.since_ns});
     }
-    for (const WaitBoard::Held& held :
-         observing.waits ? observing.waits->held() : std::vector<WaitBoard::Held>()) {
+    for (const WaitTable::Held& held :
+         observing.waits ? observing.waits->held() : std::vector<WaitTable::Held>()) {
       status.credits.push_back({held.what, held.in_use, held.limit});
     }
     std::int64_t since_ns = 0;

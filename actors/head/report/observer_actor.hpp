@@ -19,7 +19,7 @@ struct Observing {
   std::uint32_t generation = 0;
   std::int64_t stall_ns = 5'000'000'000;         ///< watchdog.stall_s; 0: no stalls are logged.
   std::int64_t abort_after_ns = 0;               ///< watchdog.abort_after_s; 0: never aborts.
-  std::shared_ptr<WaitBoard> waits = {};         ///< Wait board of the launcher's actors.
+  std::shared_ptr<WaitTable> waits = {};         ///< Wait table of the launcher's actors.
   std::shared_ptr<run::RunReport> report = {};   ///< Source of the progress.
   std::shared_ptr<kernels::Stream> disk = {};    ///< Stream that publishes checkpoints.
   std::shared_ptr<run::StatusFile> status = {};  ///< None: no status is written.

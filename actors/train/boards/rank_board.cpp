@@ -31,7 +31,7 @@ RankBoard::Snapshot RankBoard::look() const {
   return state_;
 }
 
-void WaitBoard::Line::begin(const char* what, std::int64_t step) {
+void WaitTable::Line::begin(const char* what, std::int64_t step) {
   if (state_->what.load(std::memory_order_relaxed) == what) {
     return;
   }
@@ -41,12 +41,12 @@ void WaitBoard::Line::begin(const char* what, std::int64_t step) {
   state_->what.store(what, std::memory_order_release);
 }
 
-void WaitBoard::Line::end() {
+void WaitTable::Line::end() {
   keep();
   state_->what.store(nullptr, std::memory_order_release);
 }
 
-void WaitBoard::Line::keep() const {
+void WaitTable::Line::keep() const {
   const char* what = state_->what.load(std::memory_order_relaxed);
   if (!state_->record || what == nullptr) {
     return;
@@ -58,7 +58,7 @@ void WaitBoard::Line::keep() const {
                             .end_ns = steady_now_ns()});
 }
 
-WaitBoard::Line WaitBoard::add(std::string who) {
+WaitTable::Line WaitTable::add(std::string who) {
   Line::State& state = lines_.emplace_back();
   state.who = std::move(who);
   if (capacity_ > 0) {
@@ -67,14 +67,14 @@ WaitBoard::Line WaitBoard::add(std::string who) {
   return Line(&state);
 }
 
-WaitBoard::Credits WaitBoard::add_credits(const char* what, std::int64_t limit) {
+WaitTable::Credits WaitTable::add_credits(const char* what, std::int64_t limit) {
   Credits::State& state = credits_.emplace_back();
   state.what = what;
   state.limit = limit;
   return Credits(&state);
 }
 
-std::vector<WaitBoard::Held> WaitBoard::held() const {
+std::vector<WaitTable::Held> WaitTable::held() const {
   std::vector<Held> all;
   all.reserve(credits_.size());
   for (const Credits::State& one : credits_) {
@@ -83,7 +83,7 @@ std::vector<WaitBoard::Held> WaitBoard::held() const {
   return all;
 }
 
-std::vector<WaitBoard::Wait> WaitBoard::waiting() const {
+std::vector<WaitTable::Wait> WaitTable::waiting() const {
   std::vector<Wait> waits;
   for (const Line::State& line : lines_) {
     if (const char* what = line.what.load(std::memory_order_acquire); what != nullptr) {
@@ -96,7 +96,7 @@ std::vector<WaitBoard::Wait> WaitBoard::waiting() const {
   return waits;
 }
 
-std::vector<WaitBoard::History> WaitBoard::history(std::int64_t now_ns) const {
+std::vector<WaitTable::History> WaitTable::history(std::int64_t now_ns) const {
   std::vector<History> all;
   for (const Line::State& line : lines_) {
     if (!line.record) {

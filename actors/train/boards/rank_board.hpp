@@ -58,10 +58,10 @@ class RankBoard {
   Snapshot state_;
 };
 
-/// Board of the actors' waits and their begin: each parked actor writes its own line, the watchdog
-/// reads all. Also counts the credits in use. Threading: add() before the actors run; begin/end by
+/// Table of the actors' current waits: each parked actor writes its own line, the watchdog reads
+/// all. Also counts the credits in use. Threading: add() before the actors run; begin/end by
 /// the line's owner; waiting() and held() from any thread. Nothing here blocks.
-class WaitBoard {
+class WaitTable {
  public:
   /// Credits of one kind: their limit and the number in use.
   struct Held {
@@ -70,13 +70,13 @@ class WaitBoard {
     std::int64_t limit = 0;
   };
 
-  /// Entry of one kind of credits. Copyable handle; the board outlives it.
+  /// Entry of one kind of credits. Copyable handle; the table outlives it.
   class Credits {
    public:
     void in_use(std::int64_t count) { state_->in_use.store(count, std::memory_order_relaxed); }
 
    private:
-    friend class WaitBoard;
+    friend class WaitTable;
     struct State {
       const char* what = "";
       std::int64_t limit = 0;
@@ -108,7 +108,7 @@ class WaitBoard {
     std::uint64_t dropped = 0;  ///< Older waits dropped for lack of room.
   };
 
-  /// Line of one actor. Copyable handle; the board outlives it.
+  /// Line of one actor. Copyable handle; the table outlives it.
   class Line {
    public:
     /// `what` is a string literal. A repeated begin with the same `what` keeps the first time.
@@ -116,7 +116,7 @@ class WaitBoard {
     void end();
 
    private:
-    friend class WaitBoard;
+    friend class WaitTable;
     struct Record {
       explicit Record(std::size_t capacity) : ring(capacity) {}
       std::mutex mutex;  // Protects against readers of the history.
@@ -176,7 +176,7 @@ struct CommandRecord {
   std::int64_t end_ns = 0;
 };
 
-/// Records of a rank's commands and collectives in a profiled run; its streams and its wait board
+/// Records of a rank's commands and collectives in a profiled run; its streams and its wait table
 /// record the rest. Threading: safe from any thread; nothing blocks for long.
 class RankTrace {
  public:

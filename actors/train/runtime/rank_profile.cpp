@@ -67,9 +67,9 @@ Track track_of(const char* name, const kernels::Stream& stream, Names& names) {
   return track;
 }
 
-Track track_of(const WaitBoard::History& history, Names& names) {
+Track track_of(const WaitTable::History& history, Names& names) {
   Track track{.name = history.who, .stretches = {}, .dropped = history.dropped};
-  for (const WaitBoard::Past& wait : history.waits) {
+  for (const WaitTable::Past& wait : history.waits) {
     track.stretches.push_back({.name = names.of(wait.what),
                                .waited = true,
                                .host = false,
@@ -173,7 +173,7 @@ RankProfile collect_profile(const RankRuntime& runtime) {
   if (runtime.reduce) {
     profile.streams.push_back(track_of("reduce", *runtime.reduce, names));
   }
-  for (const WaitBoard::History& history : runtime.waits.history(steady_now_ns())) {
+  for (const WaitTable::History& history : runtime.waits.history(steady_now_ns())) {
     profile.waits.push_back(track_of(history, names));
   }
   profile.names = std::move(names.texts);

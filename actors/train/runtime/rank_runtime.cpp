@@ -215,7 +215,7 @@ EvaluationFinished choices_event(RankRuntime& rank, std::int64_t step) {
   if (lanes.empty()) {
     return event;
   }
-  const auto documents = rank.data->choices()->documents_of(lanes.front(), lanes.back() + 1);
+  const auto documents = rank.data->facts().choices->documents_of(lanes.front(), lanes.back() + 1);
   const std::vector<double>& sums = rank.engine->scores().sums();
   TRAIN_CHECK(sums.size() == documents.count, "{} documents of {}", sums.size(), documents.count);
   event.first_document = static_cast<std::int64_t>(documents.first);
@@ -259,7 +259,7 @@ void save_memory_snapshot(const RankRuntime& rank, std::int64_t step, kernels::E
       step % memory.interval != 0) {
     return;
   }
-  // The poison flag belongs to the compute stream, and is read there in order.
+  // The non-finite flag belongs to the compute stream, and is read there in order.
   const auto nonfinite = std::make_shared<bool>(false);
   rank.compute->enqueue(
       [nonfinite, engine = rank.engine.get()] { *nonfinite = engine->totals().nonfinite(); });

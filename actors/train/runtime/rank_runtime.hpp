@@ -49,7 +49,7 @@ struct MemoryKeeping {
   std::shared_ptr<engine::HostState> rows;  ///< memory_rows(), used by the copy stream.
 };
 
-/// Shared state of one rank's actors: the engine, the streams, the tokens and the wait board.
+/// Shared state of one rank's actors: the engine, the streams, the tokens and the wait table.
 ///
 /// Ownership: actors hold it by shared_ptr. The engine is destroyed after all users of its memory:
 /// streams are drained and joined, and transports, whose exchanges borrow it, are closed before, as
@@ -66,7 +66,7 @@ struct RankRuntime {
   CollectiveBook collectives;
   std::shared_ptr<const data::LaneSource> data;
   engine::TextLanes texts;  ///< Texts of the command that continues them.
-  WaitBoard waits;
+  WaitTable waits;
   RankBoard board;
   MemoryKeeping memory;  ///< None: no snapshots in memory.
   /// Commands of the reference sweep done by an earlier start.

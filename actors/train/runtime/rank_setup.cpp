@@ -85,13 +85,13 @@ Status restore_reference(const run::RunPlan& plan, const checkpoint::ReferenceKe
                          RankRuntime& runtime) {
   const auto path = checkpoint::reference_path(run::run_root(plan.config));
   const auto file = TRAIN_TRY(checkpoint::read_reference(path, key));
-  if (plan.data->reference_rows().live) {
+  if (plan.data->facts().reference.live) {
     return {};
   }
   engine::ReferenceLogProbs& reference = runtime.engine->reference();
   if (file.values.size() != reference.values().size()) {
     return user_error(
-        fmt::format("{}: is of {} documents, and the data has {}; start the run anew with --fresh",
+        fmt::format("{}: has {} documents, but the data has {}; start again with --fresh",
                     path.string(), file.values.size(), reference.values().size()));
   }
   reference.restore(file.values);
@@ -120,7 +120,7 @@ Status take_over_sweep(const run::RunPlan& plan, const checkpoint::ReferenceKey&
 /// Sets up the reference: a resumed run reads the stored results, a new run stores its own, on one
 /// rank. For a live reference only its key is stored, without values.
 Status set_up_reference(const run::RunPlan& plan, const StartState& start, RankRuntime& runtime) {
-  const data::ReferenceRows rows = plan.data->reference_rows();
+  const data::ReferenceRows rows = plan.data->facts().reference;
   if (rows.commands == 0) {
     return {};
   }

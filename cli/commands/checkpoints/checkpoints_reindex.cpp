@@ -23,7 +23,7 @@ Status reindex(const ReindexOptions& options) {
     TRAIN_RETURN_IF_ERROR(index.rebuild("asked for by `checkpoints reindex`"));
   }
   const std::size_t placed = index.committed().size();
-  print(fmt::format("index made anew: {} checkpoints in place, {} retired ones remembered{}\n",
+  print(fmt::format("index rebuilt: {} checkpoints on disk, {} retired ones still listed{}\n",
                     placed, index.entries().size() - placed,
                     found.empty() ? "" : fmt::format("; the old one was damaged: {}", found)));
   return {};
