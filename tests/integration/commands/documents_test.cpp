@@ -166,8 +166,9 @@ class ReadersSite {
   [[nodiscard]] Ended type(const std::string& command) const {
     Process process({"/usr/bin/env", "-C", (site_ / "").string(),
                      "HOME=" + (site_ / "home").string(),
-                     fmt::format("PATH={}:/usr/bin:/bin", (site_ / "bin").string()), "/bin/bash",
-                     "-o", "pipefail", "-c", command});
+                     fmt::format("PATH={}:/usr/bin:/bin", (site_ / "bin").string()),
+                     "BASH_ENV=" + (site_ / "functions.sh").string(), "/bin/bash", "-o", "pipefail",
+                     "-c", command});
     return process.wait();
   }
   void write(const std::string& name, const std::string& text) const {
@@ -229,7 +230,8 @@ exec {0} "$@" "${{cut[@]}}")",
 [ "$1" != run ] || exec "{}/bin/actortrain" "$@"
 grep -q "^  $1\b" "{}/dev")",
                               (site_ / "").string(), ACTORTRAIN_SOURCE_DIR));
-    script("bin/pip", R"([ "$1" = install ])");  // tests/bundle installs a wheel.
+    // tests/bundle installs a wheel. A function, as an environment that is active has a pip first.
+    write_bytes(site_ / "functions.sh", R"(pip() { [ "$1" = install ]; })");
     script("scripts/smollm2.sh", R"([ -d "$1" ])");
     script("bin/cmake", fmt::format(R"(exec /usr/bin/env PATH=/usr/bin:/bin cmake \
   "${{@/#build\/release/{}}}")",
