@@ -236,7 +236,7 @@ def check_places(package, work):
     call([work / "usr/bin/linked", "--version"])
     shutil.copy(package / "bin/actortrain", work / "usr/bin/actortrain")
     said = refusal([work / "usr/bin/actortrain", "--version"])
-    assert str(work / "usr/lib/actortrain") in said and "link to it, do not copy it" in said, said
+    assert str(work / "usr/lib/actortrain") in said and "link to it instead of copying it" in said, said
     shutil.copytree(package, work / "a:b", symlinks=True)
     assert "':'" in refusal([work / "a:b/bin/actortrain", "--version"])
     shutil.rmtree(work / "a:b")
