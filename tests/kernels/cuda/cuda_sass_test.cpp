@@ -1,5 +1,6 @@
 // What the CUDA compiler made of the kernels, instruction by instruction: products on tensor cores
 // where they are meant to be, and no sum of floats whose order the machine would choose.
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <cstdlib>
@@ -10,6 +11,7 @@
 #include <set>
 #include <sstream>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tests/kernels/device_objects.hpp"
@@ -44,19 +46,47 @@ constexpr const char* wide_load = "^LDG\\.E\\.128";
 constexpr const char* wide_store = "^STG\\.E\\.128";
 constexpr const char* float_atomic = "^(RED|REDG|REDS|REDUX|ATOM|ATOMG|ATOMS)\\..*\\bB?F(16|32|64)";
 
-/// Reads a disassembly: a line that names a function, then its instructions, each after its address
-/// and perhaps a predicate.
+/// The instruction of a line, after its address and perhaps a predicate; empty: it has none.
+/// Searched by hand, because a disassembly has millions of lines and std::regex takes minutes for
+/// them.
+std::string_view instruction_in(std::string_view line) {
+  constexpr std::string_view kSpace = " \t";
+  const auto skip = [&line](std::size_t count) {
+    line.remove_prefix(std::min(count, line.size()));
+  };
+  skip(line.find_first_not_of(kSpace));
+  if (!line.starts_with("/*")) {
+    return {};
+  }
+  skip(2);
+  const std::size_t digits = line.find_first_not_of("0123456789abcdef");
+  if (digits == 0 || digits == std::string_view::npos || !line.substr(digits).starts_with("*/")) {
+    return {};
+  }
+  skip(digits + 2);
+  skip(line.find_first_not_of(kSpace));
+  if (line.starts_with("@")) {
+    skip(line.find_first_of(kSpace));
+    skip(line.find_first_not_of(kSpace));
+  }
+  if (line.empty() || line.front() < 'A' || line.front() > 'Z') {
+    return {};
+  }
+  return line.substr(0, line.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.x"));
+}
+
+/// Reads a disassembly: a line that names a function, then its instructions.
 std::vector<Function> functions_of(std::istream& disassembly) {
-  static const std::regex kFunction("Function : (\\S+)");
-  static const std::regex kInstruction(
-      "^\\s*/\\*[0-9a-f]+\\*/\\s+(?:@!?U?P\\w+\\s+)?([A-Z][A-Z0-9_.x]*)");
+  constexpr std::string_view kFunction = "Function : ";
   std::vector<Function> functions;
   for (std::string line; std::getline(disassembly, line);) {
-    std::smatch match;
-    if (std::regex_search(line, match, kFunction)) {
-      functions.push_back({match[1], {}});
-    } else if (!functions.empty() && std::regex_search(line, match, kInstruction)) {
-      ++functions.back().instructions[match[1]];
+    if (const std::string_view instruction = instruction_in(line); !instruction.empty()) {
+      if (!functions.empty()) {
+        ++functions.back().instructions[std::string(instruction)];
+      }
+    } else if (const std::size_t at = line.find(kFunction); at != std::string::npos) {
+      const std::string name = line.substr(at + kFunction.size());
+      functions.push_back({name.substr(0, name.find_first_of(" \t")), {}});
     }
   }
   return functions;
