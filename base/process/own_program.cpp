@@ -37,7 +37,8 @@ const fs::path& first_file() {
   return file;
 }
 
-/// Of the first name: NFS gives a file that is deleted, but still used, another one.
+/// True if a package's loader started this process. Judged by the first name of its file: NFS
+/// renames a file that is deleted while it is in use.
 bool started_by_loader() { return is_loader(first_file()); }
 
 }  // namespace

@@ -35,7 +35,7 @@ struct SourceFacts {
   std::function<std::uint64_t(std::int64_t steps)> rows_read = {};
 };
 
-/// What plans and reports ask of a run's data; fixed when the data is opened.
+/// Facts about a run's data for plans and reports; fixed when the data is opened.
 struct LaneFacts {
   std::uint64_t training_rows = 0;
   /// Bytes of text per validation token, for bits per byte; nullopt if the data has no such figure.

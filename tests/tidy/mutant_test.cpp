@@ -89,7 +89,7 @@ std::string why_not(const Hunk& hunk, const SourceTree& tree) {
   return places == 1 ? "" : fmt::format("its lines are at {} places of {}", places, hunk.path);
 }
 
-/// What a patch's header says; empty: nothing.
+/// Value of `key` in a patch's header; empty: the header lacks it.
 std::string field(const SourceFile& patch, const std::string& key) {
   for (const std::string& line : patch.lines) {
     if (line.starts_with("diff ") || line.starts_with("--- ")) {

@@ -183,7 +183,8 @@ TEST_CASE("kill points: a run in two places survives SIGKILL at each kind of cal
                   /*others=*/true);
 }
 
-// What it writes and syncs before that is the same in two places.
+// Writes and syncs before publication are killed in the case of two places, which shares their
+// code.
 TEST_CASE("kill points: a run in one place survives SIGKILL where it publishes and retires",
           "[integration][.full][soak][kill_points][P1][P3][CK-1][CK-2][CK-6][CK-7]") {
   kill_everywhere(

@@ -48,7 +48,7 @@ inline bool falls_asleep(pid_t thread, long after = -1) {
   return comes_true([&] { return sleep_of(thread).value_or(-1) > after; });
 }
 
-/// The same of a thread with a result. False: it has come to it instead.
+/// Waits likewise for a thread that will set `result`. False: it has set it without such a sleep.
 template <class Result>
 bool falls_asleep(pid_t thread, const std::future<Result>& result, long after = -1) {
   const auto asleep = [&] { return sleep_of(thread).value_or(-1) > after; };
