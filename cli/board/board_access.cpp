@@ -19,10 +19,6 @@ constexpr std::uint64_t kLargestTokenFile = 4096;
 
 bool is_letter_or_digit(char each) { return std::isalnum(static_cast<unsigned char>(each)) != 0; }
 
-bool is_token_character(char each) {
-  return is_letter_or_digit(each) || each == '-' || each == '_' || each == '.' || each == '~';
-}
-
 /// True if all of `text`, at least a character, is letters, digits and characters of `more`.
 bool consists_of(std::string_view text, std::string_view more) {
   return !text.empty() && std::all_of(text.begin(), text.end(), [more](char each) {
@@ -106,8 +102,7 @@ Result<std::string> read_board_token(const std::filesystem::path& file) {
                                   file.string(), file.string()));
   }
   std::string token = text.substr(0, text.find('\n'));
-  if (token.size() < kShortestToken ||
-      !std::all_of(token.begin(), token.end(), is_token_character)) {
+  if (token.size() < kShortestToken || !consists_of(token, "-_.~")) {
     return user_error(fmt::format(
         "{}: its first line must be a token of {} or more letters, digits and -_.~; for example "
         "of: openssl rand -hex 16",

@@ -226,16 +226,22 @@ asio::awaitable<void> BoardLoop::read_metrics(std::shared_ptr<WatchedRun> run) {
   }
 }
 
+BoardLoop::BoardLoop(BoardRuns runs, BoardAccess access, const std::string& frame_ancestors)
+    : runs_(std::move(runs)),
+      access_(std::move(access)),
+      framed_(!frame_ancestors.empty()),
+      policy_(
+          "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; "
+          "connect-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'none'; "
+          "frame-ancestors " +
+          (framed_ ? frame_ancestors : "'none'")) {}
+
 /// Sets what a browser may do with the response, and whose pages may show it in a frame.
 void BoardLoop::set_policy(Response& response) const {
-  std::string policy =
-      "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; connect-src "
-      "'self'; img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors ";
-  if (frame_ancestors_.empty()) {
+  if (!framed_) {
     response.message.set("X-Frame-Options", "DENY");  // This header cannot name origins.
   }
-  policy += frame_ancestors_.empty() ? "'none'" : frame_ancestors_;
-  response.message.set("Content-Security-Policy", policy);
+  response.message.set("Content-Security-Policy", policy_);
 }
 
 asio::awaitable<void> BoardLoop::serve(std::list<Connection>::iterator connection) {

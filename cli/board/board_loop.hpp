@@ -33,10 +33,7 @@ namespace http = boost::beast::http;
 class BoardLoop {
  public:
   /// `frame_ancestors`: see parse_frame_ancestors().
-  BoardLoop(BoardRuns runs, BoardAccess access, std::string frame_ancestors)
-      : runs_(std::move(runs)),
-        access_(std::move(access)),
-        frame_ancestors_(std::move(frame_ancestors)) {}
+  BoardLoop(BoardRuns runs, BoardAccess access, const std::string& frame_ancestors);
 
   [[nodiscard]] asio::io_context& context() { return context_; }
   /// Starts to accept on `acceptor`, and to watch the runs.
@@ -100,7 +97,8 @@ class BoardLoop {
   Time looked_ = {}, asked_ = {};
   BoardRuns runs_;
   BoardAccess access_;
-  std::string frame_ancestors_;
+  bool framed_;                  ///< Some pages may show the board in a frame.
+  std::string policy_;           ///< Content-Security-Policy of every response.
   asio::io_context context_{1};  // Destroying it ends coroutines, which use the members above,
   std::list<Connection> connections_;  // but these must outlive it.
   /// Never expires: event streams wait on it, and every look at the runs wakes all of them.

@@ -63,8 +63,8 @@ Result<std::optional<std::string>> token_of(const configs::BoardAddress& address
 
 class BoardServer::Loop {
  public:
-  Loop(BoardRuns runs, BoardAccess access, std::string frame_ancestors)
-      : loop_(std::move(runs), std::move(access), std::move(frame_ancestors)) {}
+  Loop(BoardRuns runs, BoardAccess access, const std::string& frame_ancestors)
+      : loop_(std::move(runs), std::move(access), frame_ancestors) {}
   ~Loop() { loop_.context().stop(); }
   Loop(const Loop&) = delete;
   Loop& operator=(const Loop&) = delete;
@@ -94,12 +94,12 @@ BoardServer::~BoardServer() = default;
 
 Result<std::unique_ptr<BoardServer>> BoardServer::start(const BoardOptions& options) {
   const auto address = TRAIN_TRY(parse_board_address(options.listen, options.key));
-  auto ancestors = TRAIN_TRY(parse_frame_ancestors(options.frame_ancestors, options.frame_key));
+  const auto ancestors =
+      TRAIN_TRY(parse_frame_ancestors(options.frame_ancestors, options.frame_key));
   auto token = TRAIN_TRY(token_of(address, options));
   auto runs = TRAIN_TRY(BoardRuns::open(options.root));
   const bool open = !token.has_value();
-  auto loop =
-      std::make_unique<Loop>(std::move(runs), BoardAccess(std::move(token)), std::move(ancestors));
+  auto loop = std::make_unique<Loop>(std::move(runs), BoardAccess(std::move(token)), ancestors);
   auto acceptor = TRAIN_TRY(listen(loop->context(), address, options));
   const auto endpoint = acceptor.local_endpoint();
   const std::string host = endpoint.address().is_v6()

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <any>
 #include <catch2/catch.hpp>
-#include <cstdlib>
 #include <filesystem>
 #include <string>
 #include <utility>
@@ -13,6 +12,7 @@
 
 #include "cli/options.hpp"
 #include "tests/support/disks/temp_directory.hpp"
+#include "tests/support/processes/script.hpp"
 
 namespace train::cli::plot_command_test {
 namespace {
@@ -68,18 +68,6 @@ fs::path make_run(const TempDirectory& home, const std::string& name, const std:
   write_bytes(home / name / "metrics.jsonl", metrics);
   return home / name;
 }
-
-/// PATH with nothing in it, while this lives.
-class EmptyPath {
- public:
-  EmptyPath() : before_(std::getenv("PATH")) { ::setenv("PATH", "/nonexistent", 1); }
-  EmptyPath(const EmptyPath&) = delete;
-  EmptyPath& operator=(const EmptyPath&) = delete;
-  ~EmptyPath() { ::setenv("PATH", before_.c_str(), 1); }
-
- private:
-  std::string before_;
-};
 
 TEST_CASE("plot: words of the command line", "[actors][cli][plot]") {
   const auto plain = accepted({"runs/a"});
@@ -275,7 +263,7 @@ TEST_CASE("plot: mistakes name the run and leave nothing", "[actors][plot]") {
   CHECK(has(mistake(options), "is a directory"));
   options.out.clear();
   {
-    const EmptyPath no_programs;
+    const test::EnvironmentVariable no_programs("PATH", "/nonexistent");
     CHECK(has(mistake(options), "install the Debian package gnuplot-nox"));
   }
   CHECK(test::names_in(home.path()) == std::vector<std::string>{"a", "d.png", "empty"});
@@ -290,10 +278,8 @@ TEST_CASE("plot: what gnuplot says against it is passed on", "[actors][plot]") {
   options.runs = {make_run(home, "a", kMetrics).string()};
   options.out = (home / "p.png").string();
   write_bytes(options.out, "before");
-  const std::string path = std::getenv("PATH");
-  ::setenv("PATH", (home / "bin").c_str(), 1);
+  const test::EnvironmentVariable path("PATH", (home / "bin").string());
   const Status written = write_plot(options);
-  ::setenv("PATH", path.c_str(), 1);
   REQUIRE_FALSE(written);
   CHECK(written.error().exit_code() == kExitFailure);
   CHECK(has(written.error().message, "not drawn: gnuplot: exit code 3: no font today"));

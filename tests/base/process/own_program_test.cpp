@@ -2,29 +2,17 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
-#include <cstdlib>
 #include <string>
 #include <vector>
 
 #include "base/process/process.hpp"
 #include "tests/support/disks/temp_directory.hpp"
+#include "tests/support/processes/script.hpp"
 
 namespace train {
 namespace {
 
 namespace fs = std::filesystem;
-
-/// Sets a variable of this process until the end of its scope.
-class SetVariable {
- public:
-  SetVariable(const char* name, const char* value) : name_(name) { ::setenv(name, value, 1); }
-  ~SetVariable() { ::unsetenv(name_); }
-  SetVariable(const SetVariable&) = delete;
-  SetVariable& operator=(const SetVariable&) = delete;
-
- private:
-  const char* name_;
-};
 
 TEST_CASE("own_program: an update that moves the package away leaves a launcher",
           "[base][process]") {
@@ -56,11 +44,11 @@ TEST_CASE("own_program: other programs get back the variables that the launcher 
     return std::ranges::count_if(
         variables, [&start](const std::string& each) { return each.starts_with(start); });
   };
-  const SetVariable other("ACTORTRAIN_LD", "stays");
+  const test::EnvironmentVariable other("ACTORTRAIN_LD", "stays");
   {
-    const SetVariable preload("ACTORTRAIN_LD_PRELOAD", "libm.so.6");
-    const SetVariable audit("ACTORTRAIN_LD_AUDIT", "");
-    const SetVariable own("LD_AUDIT", "older");
+    const test::EnvironmentVariable preload("ACTORTRAIN_LD_PRELOAD", "libm.so.6");
+    const test::EnvironmentVariable audit("ACTORTRAIN_LD_AUDIT", "");
+    const test::EnvironmentVariable own("LD_AUDIT", "older");
     CHECK(count("LD_PRELOAD=libm.so.6") == 1);
     CHECK(count("LD_AUDIT=") == 1);
     CHECK(count("LD_AUDIT=older") == 0);
@@ -73,8 +61,8 @@ TEST_CASE("own_program: other programs get back the variables that the launcher 
     REQUIRE(child.ok());
     CHECK(child->reap().exit_code == 7);
   }
-  // Of a launcher that has set nothing aside.
-  const SetVariable kept("LD_AUDIT", "mine");
+  // A launcher has set nothing aside: the variable stays.
+  const test::EnvironmentVariable kept("LD_AUDIT", "mine");
   CHECK(count("LD_AUDIT=mine") == 1);
 }
 
