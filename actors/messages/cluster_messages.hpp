@@ -1,7 +1,6 @@
 #pragma once
 
 #include <caf/actor_control_block.hpp>
-#include <caf/allowed_unsafe_message_type.hpp>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -194,6 +193,23 @@ struct LauncherLost {
 
 }  // namespace train::actors
 
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::OpenCluster)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::ClusterReady)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::LauncherLost)
+TRAIN_CROSSING_MESSAGE(train::actors::JoinCluster)
+TRAIN_CROSSING_MESSAGE(train::actors::Refused)
+TRAIN_CROSSING_MESSAGE(train::actors::WorkerExited)
+TRAIN_CROSSING_MESSAGE(train::actors::NodeJoined)
+TRAIN_CROSSING_MESSAGE(train::actors::TakePosition)
+TRAIN_CROSSING_MESSAGE(train::actors::RestoreMemory)
+TRAIN_CROSSING_MESSAGE(train::actors::MemoryRestored)
+TRAIN_CROSSING_MESSAGE(train::actors::StartRanks)
+TRAIN_CROSSING_MESSAGE(train::actors::GenerationOver)
+TRAIN_CROSSING_MESSAGE(train::actors::NodeIdle)
+TRAIN_CROSSING_MESSAGE(train::actors::Shutdown)
+TRAIN_CROSSING_MESSAGE(train::actors::RendezvousSet)
+TRAIN_CROSSING_MESSAGE(train::actors::RendezvousGet)
+TRAIN_CROSSING_MESSAGE(train::actors::RendezvousAnswer)
+TRAIN_CROSSING_MESSAGE(train::actors::Assignment)
+TRAIN_LOCAL_MESSAGE(train::actors::OpenCluster)
+TRAIN_CROSSING_MESSAGE(train::actors::WorkerReady)
+TRAIN_CROSSING_MESSAGE(train::actors::WorkerFailed)
+TRAIN_LOCAL_MESSAGE(train::actors::ClusterReady)
+TRAIN_LOCAL_MESSAGE(train::actors::LauncherLost)

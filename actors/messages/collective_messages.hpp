@@ -1,11 +1,12 @@
 #pragma once
 
-#include <caf/allowed_unsafe_message_type.hpp>
 #include <cstdint>
 #include <string>
 
 #include "engine/sharding/collective_schedule.hpp"
 #include "kernels/device/stream.hpp"
+
+#include "actors/messages/fields.hpp"
 
 // Within one rank: requests to the collective actor and their results (EX-2); reservations of
 // gathered weights and of gradient buffers by the buffers actor.
@@ -104,17 +105,17 @@ struct WeightsFinalized {
 
 }  // namespace train::actors
 
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::RequestCollective)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::CollectiveFinished)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::OperationPacked)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::OperationUnpacked)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::BytesMoved)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::AcquireWeights)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::WeightsAcquired)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::AcquireGradientBuffer)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::GradientBufferAcquired)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::VisitEnqueued)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::GradientPacked)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::GathersFinished)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::AllGatherWeights)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::WeightsFinalized)
+TRAIN_LOCAL_MESSAGE(train::actors::RequestCollective)
+TRAIN_LOCAL_MESSAGE(train::actors::CollectiveFinished)
+TRAIN_LOCAL_MESSAGE(train::actors::OperationPacked)
+TRAIN_LOCAL_MESSAGE(train::actors::OperationUnpacked)
+TRAIN_LOCAL_MESSAGE(train::actors::BytesMoved)
+TRAIN_LOCAL_MESSAGE(train::actors::AcquireWeights)
+TRAIN_LOCAL_MESSAGE(train::actors::WeightsAcquired)
+TRAIN_LOCAL_MESSAGE(train::actors::AcquireGradientBuffer)
+TRAIN_LOCAL_MESSAGE(train::actors::GradientBufferAcquired)
+TRAIN_LOCAL_MESSAGE(train::actors::VisitEnqueued)
+TRAIN_LOCAL_MESSAGE(train::actors::GradientPacked)
+TRAIN_LOCAL_MESSAGE(train::actors::GathersFinished)
+TRAIN_LOCAL_MESSAGE(train::actors::AllGatherWeights)
+TRAIN_LOCAL_MESSAGE(train::actors::WeightsFinalized)

@@ -32,3 +32,7 @@ struct CommandFinished {
 };
 
 }  // namespace train::actors
+
+TRAIN_CROSSING_MESSAGE(train::run::Command)
+TRAIN_CROSSING_MESSAGE(train::actors::WriteSnapshot)
+TRAIN_CROSSING_MESSAGE(train::actors::CommandFinished)

@@ -1,8 +1,8 @@
 #pragma once
 
-#include <caf/allowed_unsafe_message_type.hpp>
 #include <vector>
 
+#include "actors/messages/fields.hpp"
 #include "actors/system/handles.hpp"
 
 // Wiring: sent once to each actor before the first command, because the actors' references are
@@ -92,14 +92,14 @@ struct ConnectReporter {
 
 }  // namespace train::actors
 
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::ConnectConductor)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::ConnectRank)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::ConnectBatch)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::ConnectCollective)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::ConnectBuffers)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::ConnectLayer)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::ConnectEvaluator)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::ConnectOptimizer)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::ConnectSnapshot)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::ConnectIndex)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::ConnectReporter)
+TRAIN_LOCAL_MESSAGE(train::actors::ConnectConductor)
+TRAIN_LOCAL_MESSAGE(train::actors::ConnectRank)
+TRAIN_LOCAL_MESSAGE(train::actors::ConnectCollective)
+TRAIN_LOCAL_MESSAGE(train::actors::ConnectBuffers)
+TRAIN_LOCAL_MESSAGE(train::actors::ConnectBatch)
+TRAIN_LOCAL_MESSAGE(train::actors::ConnectLayer)
+TRAIN_LOCAL_MESSAGE(train::actors::ConnectEvaluator)
+TRAIN_LOCAL_MESSAGE(train::actors::ConnectOptimizer)
+TRAIN_LOCAL_MESSAGE(train::actors::ConnectSnapshot)
+TRAIN_LOCAL_MESSAGE(train::actors::ConnectIndex)
+TRAIN_LOCAL_MESSAGE(train::actors::ConnectReporter)

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <caf/allowed_unsafe_message_type.hpp>
 #include <cstdint>
 #include <string>
 
@@ -110,8 +109,23 @@ struct ReportDrained {};
 
 }  // namespace train::actors
 
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::CauseTimeout)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::DrainTimeout)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::NodesReturned)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::CloseReport)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::ReportDrained)
+TRAIN_CROSSING_MESSAGE(train::run::StepFinished)
+TRAIN_CROSSING_MESSAGE(train::run::EvaluationFinished)
+TRAIN_CROSSING_MESSAGE(train::run::TokensSampled)
+TRAIN_CROSSING_MESSAGE(train::run::TextsSampled)
+TRAIN_CROSSING_MESSAGE(train::run::CheckpointWritten)
+TRAIN_CROSSING_MESSAGE(train::actors::CheckpointLocal)
+TRAIN_CROSSING_MESSAGE(train::actors::SaveFinished)
+TRAIN_CROSSING_MESSAGE(train::run::CheckpointFailed)
+TRAIN_CROSSING_MESSAGE(train::actors::CheckpointSkipped)
+TRAIN_CROSSING_MESSAGE(train::actors::NonfiniteFound)
+TRAIN_CROSSING_MESSAGE(train::actors::RankStopped)
+TRAIN_CROSSING_MESSAGE(train::run::RankFailed)
+TRAIN_LOCAL_MESSAGE(train::actors::CauseTimeout)
+TRAIN_LOCAL_MESSAGE(train::actors::DrainTimeout)
+TRAIN_CROSSING_MESSAGE(train::actors::ReportFailed)
+TRAIN_CROSSING_MESSAGE(train::actors::StopRequested)
+TRAIN_LOCAL_MESSAGE(train::actors::NodesReturned)
+TRAIN_CROSSING_MESSAGE(train::run::RunFinished)
+TRAIN_LOCAL_MESSAGE(train::actors::CloseReport)
+TRAIN_LOCAL_MESSAGE(train::actors::ReportDrained)

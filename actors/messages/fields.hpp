@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <caf/allowed_unsafe_message_type.hpp>
+#include <caf/detail/tuple_vals.hpp>
+#include <caf/detail/type_erased_value_impl.hpp>
 #include <caf/meta/type_name.hpp>
+#include <caf/type_erased_tuple.hpp>
 #include <cstddef>
 #include <string_view>
 #include <type_traits>
@@ -97,3 +100,25 @@ typename Inspector::result_type inspect(Inspector& f, Message& message) {
 }
 
 }  // namespace train::run
+
+// What the framework calls of a message by virtual functions is compiled once, in
+// message_instances.cpp, and not in every unit that sends the message, where it would be half of
+// the compiler's time. Each message has one line at the end of its header, outside of all
+// namespaces.
+#ifndef TRAIN_INSTANCES
+#define TRAIN_INSTANCES extern template
+#endif
+
+#define TRAIN_MESSAGE_INSTANCES(Message)                                                  \
+  TRAIN_INSTANCES class caf::detail::tuple_vals_impl<caf::detail::message_data, Message>; \
+  TRAIN_INSTANCES class caf::detail::tuple_vals_impl<caf::type_erased_tuple, Message>;    \
+  TRAIN_INSTANCES class caf::detail::tuple_vals<Message>;                                 \
+  TRAIN_INSTANCES class caf::detail::type_erased_value_impl<Message>;
+
+/// A message that may cross processes.
+#define TRAIN_CROSSING_MESSAGE(Message) TRAIN_MESSAGE_INSTANCES(Message)
+
+/// A message that stays in its process: the framework is told that it cannot be written.
+#define TRAIN_LOCAL_MESSAGE(Message)     \
+  CAF_ALLOW_UNSAFE_MESSAGE_TYPE(Message) \
+  TRAIN_MESSAGE_INSTANCES(Message)

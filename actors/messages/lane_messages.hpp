@@ -1,6 +1,5 @@
 #pragma once
 
-#include <caf/allowed_unsafe_message_type.hpp>
 #include <cstdint>
 #include <string>
 
@@ -139,23 +138,23 @@ struct WorkFailed {
 
 }  // namespace train::actors
 
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::PrepareLanes)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::LaneReady)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::BatchSlotFree)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::ForwardLane)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::BackwardLane)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::LaneEnqueued)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::LaneFinished)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::ReduceWithoutLanes)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::GradientReady)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::GradientBroadcast)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::UpdateParameters)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::UpdateEnqueued)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::RunEvaluation)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::EvaluationEnqueued)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::CopyState)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::CopyEnqueued)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::StateCopied)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::DrainSnapshots)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::SnapshotsDrained)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::WorkFailed)
+TRAIN_LOCAL_MESSAGE(train::actors::PrepareLanes)
+TRAIN_LOCAL_MESSAGE(train::actors::LaneReady)
+TRAIN_LOCAL_MESSAGE(train::actors::BatchSlotFree)
+TRAIN_LOCAL_MESSAGE(train::actors::ForwardLane)
+TRAIN_LOCAL_MESSAGE(train::actors::BackwardLane)
+TRAIN_LOCAL_MESSAGE(train::actors::LaneEnqueued)
+TRAIN_LOCAL_MESSAGE(train::actors::LaneFinished)
+TRAIN_LOCAL_MESSAGE(train::actors::ReduceWithoutLanes)
+TRAIN_LOCAL_MESSAGE(train::actors::GradientReady)
+TRAIN_LOCAL_MESSAGE(train::actors::GradientBroadcast)
+TRAIN_LOCAL_MESSAGE(train::actors::UpdateParameters)
+TRAIN_LOCAL_MESSAGE(train::actors::UpdateEnqueued)
+TRAIN_LOCAL_MESSAGE(train::actors::RunEvaluation)
+TRAIN_LOCAL_MESSAGE(train::actors::EvaluationEnqueued)
+TRAIN_LOCAL_MESSAGE(train::actors::CopyState)
+TRAIN_LOCAL_MESSAGE(train::actors::CopyEnqueued)
+TRAIN_LOCAL_MESSAGE(train::actors::StateCopied)
+TRAIN_LOCAL_MESSAGE(train::actors::DrainSnapshots)
+TRAIN_LOCAL_MESSAGE(train::actors::SnapshotsDrained)
+TRAIN_LOCAL_MESSAGE(train::actors::WorkFailed)

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <caf/allowed_unsafe_message_type.hpp>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -64,6 +63,9 @@ struct ReleaseStaging {
 
 }  // namespace train::actors
 
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::SaveWorkDone)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::JournalWritten)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::ReleaseStaging)
+TRAIN_CROSSING_MESSAGE(train::run::ShardWritten)
+TRAIN_CROSSING_MESSAGE(train::actors::ShardOrder)
+TRAIN_CROSSING_MESSAGE(train::actors::ShardDone)
+TRAIN_LOCAL_MESSAGE(train::actors::SaveWorkDone)
+TRAIN_LOCAL_MESSAGE(train::actors::JournalWritten)
+TRAIN_LOCAL_MESSAGE(train::actors::ReleaseStaging)

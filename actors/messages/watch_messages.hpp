@@ -1,6 +1,5 @@
 #pragma once
 
-#include <caf/allowed_unsafe_message_type.hpp>
 #include <cstdint>
 #include <string>
 
@@ -44,6 +43,8 @@ struct StatusWritten {
 
 }  // namespace train::actors
 
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::CheckStalls)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::RankLost)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::StatusWritten)
+TRAIN_CROSSING_MESSAGE(train::run::RankObserved)
+TRAIN_CROSSING_MESSAGE(train::actors::ObservationTaken)
+TRAIN_LOCAL_MESSAGE(train::actors::CheckStalls)
+TRAIN_LOCAL_MESSAGE(train::actors::RankLost)
+TRAIN_LOCAL_MESSAGE(train::actors::StatusWritten)

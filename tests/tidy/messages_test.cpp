@@ -66,11 +66,12 @@ std::vector<Message> messages_of(const SourceFile& file, const SourceTree& tree)
     std::smatch match;
     if (std::regex_match(file.lines[i], match, kStruct)) {
       const std::string name = match[1].str() + match[2].str();
-      messages.push_back({i, name, comment_above(file, i, "///"),
-                          match[1].matched   ? fields_in_run(tree, name)
-                          : match[3].matched ? std::vector<std::string>{}
-                                             : fields_below(file, i),
-                          !file.contains(fmt::format("MESSAGE_TYPE(train::actors::{})", name))});
+      messages.push_back(
+          {i, name, comment_above(file, i, "///"),
+           match[1].matched   ? fields_in_run(tree, name)
+           : match[3].matched ? std::vector<std::string>{}
+                              : fields_below(file, i),
+           !file.contains(fmt::format("TRAIN_LOCAL_MESSAGE(train::actors::{})", name))});
     }
   }
   return messages;
@@ -195,7 +196,7 @@ TEST_CASE("messages: a table is made of comments and fields", "[tidy][messages]"
                                     "struct ReadDone {};\n"
                                     "/// Rank -> batch: Read again.\n"
                                     "using run::Again;\n"
-                                    "CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::Read)\n");
+                                    "TRAIN_LOCAL_MESSAGE(train::actors::Read)\n");
   const std::string text =
       render({file, make_file("actors/messages/float_bits.hpp", "struct F {"),
               make_file("run/again.hpp", "struct Again {\n  bool all = false;\n};\n")});
