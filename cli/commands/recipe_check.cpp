@@ -166,7 +166,8 @@ Status record_digests(const Recipe& recipe, const StepDigests& found) {
                     recipe.name));
   }
   const fs::path file = recipe.directory / kRecipeDigests;
-  TRAIN_RETURN_IF_ERROR(storage::write_file_atomically(file, digests_text(found)));
+  const RecordedDigests recorded = {.inputs = TRAIN_TRY(inputs_digest(recipe)), .steps = found};
+  TRAIN_RETURN_IF_ERROR(storage::write_file_atomically(file, digests_text(recorded)));
   print(fmt::format("{}: digests of {} steps\n", file.string(), found.size()));
   return {};
 }
@@ -198,11 +199,21 @@ Result<StepDigests> recorded_digests(const RecipeCheckOptions& options, const Re
   }
   const auto text = TRAIN_TRY(storage::read_file(file, kMostDigests));
   auto digests = TRAIN_TRY(parse_digests(text, file.string()));
-  if (options.steps && *options.steps < digests.begin()->first) {
+  if (options.steps && *options.steps < digests.steps.begin()->first) {
     return user_error(fmt::format("--steps {}: the first recorded digest is of step {}",
-                                  *options.steps, digests.begin()->first));
+                                  *options.steps, digests.steps.begin()->first));
   }
-  return digests;
+  if (digests.inputs.empty()) {
+    log_warning(fmt::format(
+        "recipe_inputs {}: does not say of which run file and script it is; --record does",
+        file.string()));
+  } else if (digests.inputs != TRAIN_TRY(inputs_digest(recipe))) {
+    return user_error(fmt::format(
+        "{}: is of another run file, script or JSON file than lies beside it: one has changed "
+        "since; --record writes it anew",
+        file.string()));
+  }
+  return std::move(digests.steps);
 }
 
 Result<int> check_recipe(const RecipeCheckOptions& given) {

@@ -5,12 +5,14 @@
 #include <algorithm>
 #include <charconv>
 #include <iterator>
+#include <span>
 #include <system_error>
 
 #include "base/process/own_program.hpp"
 #include "cli/report/untrusted_json.hpp"
 #include "configs/words/nearest.hpp"
 #include "storage/files/atomic_file.hpp"
+#include "storage/files/digest.hpp"
 
 namespace train::cli {
 namespace {
@@ -18,6 +20,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::uint64_t kMostReadme = 1 << 20;  // bytes
+constexpr std::uint64_t kMostInput = 64 << 20;  // bytes, of a file
+constexpr std::string_view kInputs = "inputs ";
 constexpr std::size_t kDigestDigits = 16;
 
 bool is_recipe_file(const fs::path& path) {
@@ -87,7 +91,40 @@ bool take_digest(std::string_view line, StepDigests& digests) {
   return true;
 }
 
+bool is_input(const std::string& name) {
+  return name.ends_with(".toml") || name.ends_with(".py") || name.ends_with(".json");
+}
+
+/// A line as it counts: without the comment behind a blank, and without blanks at its end.
+std::string_view counted(std::string_view line) {
+  const std::size_t first = line.find_first_not_of(" \t\r");
+  if (first == std::string_view::npos || line[first] == '#') {
+    return {};
+  }
+  line = line.substr(0, line.find(" #"));
+  return line.substr(0, line.find_last_not_of(" \t\r") + 1);
+}
+
 }  // namespace
+
+Result<std::string> inputs_digest(const Recipe& recipe) {
+  auto names = TRAIN_TRY(storage::entry_names(recipe.directory));
+  std::sort(names.begin(), names.end());
+  std::string all;
+  for (const std::string& name : names) {
+    if (!is_input(name)) {
+      continue;
+    }
+    const auto text = TRAIN_TRY(storage::read_file(recipe.directory / name, kMostInput));
+    all += name + "\n";
+    for (const std::string_view line : text_lines(text)) {
+      if (const std::string_view part = counted(line); !part.empty()) {
+        all.append(part).push_back('\n');
+      }
+    }
+  }
+  return fmt::format("{:016x}", storage::short_digest(std::as_bytes(std::span(all))));
+}
 
 Result<fs::path> recipes_directory() {
   const fs::path home = fs::path(own_program()).parent_path();
@@ -126,29 +163,39 @@ Result<Recipe> find_recipe(const fs::path& recipes, const std::string& name) {
   return recipe_at(recipes / name);
 }
 
-Result<StepDigests> parse_digests(std::string_view text, const std::string& file) {
-  StepDigests digests;
+Result<RecordedDigests> parse_digests(std::string_view text, const std::string& file) {
+  RecordedDigests recorded;
   const auto lines = text_lines(text);
   for (std::size_t i = 0; i < lines.size(); ++i) {
-    if (!lines[i].empty() && lines[i].front() != '#' && !take_digest(lines[i], digests)) {
+    const std::string_view line = lines[i];
+    if (line.empty() || line.front() == '#') {
+      continue;
+    }
+    if (line.starts_with(kInputs) && is_digest(line.substr(kInputs.size())) &&
+        recorded.inputs.empty() && recorded.steps.empty()) {
+      recorded.inputs = line.substr(kInputs.size());
+    } else if (!take_digest(line, recorded.steps)) {
       return user_error(fmt::format(
           "{}:{}: must be a step, greater than the previous line's, a blank and a digest of {} "
           "hexadecimal digits, not \"{}\"",
-          file, i + 1, kDigestDigits, lines[i]));
+          file, i + 1, kDigestDigits, line));
     }
   }
-  if (digests.empty()) {
+  if (recorded.steps.empty()) {
     return user_error(
         fmt::format("{}: no digests; `actortrain recipe check --record` records a run's", file));
   }
-  return digests;
+  return recorded;
 }
 
-std::string digests_text(const StepDigests& digests) {
+std::string digests_text(const RecordedDigests& recorded) {
   std::string text =
-      "# Digest of all weights after each of these steps, on every processor and "
-      "any number of ranks.\n";
-  for (const auto& [step, digest] : digests) {
+      "# Digest of all weights after each of these steps, on every processor and any number of "
+      "ranks, if the inputs (run file, scripts, JSON) have this one.\n";
+  if (!recorded.inputs.empty()) {
+    text += fmt::format("{}{}\n", kInputs, recorded.inputs);
+  }
+  for (const auto& [step, digest] : recorded.steps) {
     fmt::format_to(std::back_inserter(text), "{} {}\n", step, digest);
   }
   return text;

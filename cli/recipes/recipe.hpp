@@ -31,6 +31,14 @@ struct Recipe {
 /// Digests of all weights by step: 16 hexadecimal digits, as in metrics.jsonl.
 using StepDigests = std::map<std::int64_t, std::string>;
 
+/// What a recipe's digests.txt says.
+struct RecordedDigests {
+  std::string inputs;  ///< inputs_digest() of when they were recorded; empty: not said.
+  StepDigests steps;
+
+  friend bool operator==(const RecordedDigests&, const RecordedDigests&) = default;
+};
+
 /// Folder of all recipes: of the package that this program belongs to, or of the source tree that
 /// it was built in. Errors (user): neither has one.
 [[nodiscard]] Result<std::filesystem::path> recipes_directory();
@@ -43,12 +51,18 @@ using StepDigests = std::map<std::int64_t, std::string>;
 [[nodiscard]] Result<Recipe> find_recipe(const std::filesystem::path& recipes,
                                          const std::string& name);
 
-/// Digests from `text`, lines "STEP DIGEST", ascending; lines that begin with # are comments. Pure.
-/// Errors (user): another line, named by `file` and number; no digest at all.
-[[nodiscard]] Result<StepDigests> parse_digests(std::string_view text, const std::string& file);
+/// Digest, 16 hexadecimal digits, of the files in the recipe's folder that decide its weights:
+/// those that end in .toml, .py or .json, without comments and blank lines. Blocks on the file
+/// system.
+[[nodiscard]] Result<std::string> inputs_digest(const Recipe& recipe);
+
+/// Digests from `text`: a line "inputs DIGEST", which may be absent, then lines "STEP DIGEST",
+/// ascending; lines that begin with # are comments. Pure. Errors (user): another line, named by
+/// `file` and number; no digest of a step at all.
+[[nodiscard]] Result<RecordedDigests> parse_digests(std::string_view text, const std::string& file);
 
 /// Text that parse_digests() reads.
-[[nodiscard]] std::string digests_text(const StepDigests& digests);
+[[nodiscard]] std::string digests_text(const RecordedDigests& recorded);
 
 /// Digests in `metrics`, the text of a metrics.jsonl. Of a step that was trained twice the later
 /// one counts. Pure. Lines that are not whole are skipped.

@@ -21,10 +21,36 @@ std::string mistake_in(const std::string& text) {
 }
 
 TEST_CASE("recipe: digests are read as they are written", "[cli][recipe]") {
-  const StepDigests digests = {{5, kOne}, {40, kTwo}};
-  const auto read = parse_digests(digests_text(digests), "digests.txt");
-  REQUIRE(read.ok());
-  CHECK(*read == digests);
+  for (const std::string& inputs : {kTwo, std::string()}) {
+    const RecordedDigests digests = {.inputs = inputs, .steps = {{5, kOne}, {40, kTwo}}};
+    const auto read = parse_digests(digests_text(digests), "digests.txt");
+    REQUIRE(read.ok());
+    CHECK(*read == digests);
+  }
+}
+
+TEST_CASE("recipe: what decides the weights is in the digest of its inputs, and nothing else",
+          "[cli][recipe]") {
+  const test::TempDirectory home;
+  const Recipe recipe = {.name = "mine", .directory = home.path(), .title = ""};
+  test::write_bytes(home / kRecipeRunFile, "lanes = 2  # few\n");
+  test::write_bytes(home / kRecipeScript, "x = 1\n");
+  const auto first = inputs_digest(recipe);
+  REQUIRE(first.ok());
+  const auto same = [&](const char* file, const std::string& text) {
+    const std::string before = fs::exists(home / file) ? test::read_bytes(home / file) : "";
+    test::write_bytes(home / file, text);
+    const auto changed = inputs_digest(recipe);
+    before.empty() ? fs::remove(home / file) : (test::write_bytes(home / file, before), true);
+    REQUIRE(changed.ok());
+    return *changed == *first;
+  };
+  CHECK(same(kRecipeRunFile, "# Two lanes.\n\nlanes = 2\n"));
+  CHECK(same(kRecipeReadme, "# Mine\n"));
+  CHECK(same("curve.svg", "<svg/>"));
+  CHECK_FALSE(same(kRecipeRunFile, "lanes = 3  # few\n"));
+  CHECK_FALSE(same(kRecipeScript, "    x = 1\n"));
+  CHECK_FALSE(same("config.json", "{}"));
 }
 
 TEST_CASE("recipe: a line that is no digest is named", "[cli][recipe]") {
@@ -36,6 +62,8 @@ TEST_CASE("recipe: a line that is no digest is named", "[cli][recipe]") {
     CHECK(mistake_in("1 " + kOne + "\n" + line + "\n").starts_with("digests.txt:2: "));
   }
   CHECK(mistake_in("5 " + kOne + "\n5 " + kTwo + "\n").starts_with("digests.txt:2: "));
+  CHECK(mistake_in("5 " + kOne + "\ninputs " + kTwo + "\n").starts_with("digests.txt:2: "));
+  CHECK(mistake_in("inputs " + kOne + "\n").find("no digests") != std::string::npos);
   CHECK(mistake_in("# nothing\n").find("no digests") != std::string::npos);
 }
 
@@ -89,7 +117,7 @@ TEST_CASE("recipe: a mistake in a name or a folder is named", "[cli][recipe]") {
   CHECK(other.error().message.find("did you mean \"lora\"?") != std::string::npos);
 }
 
-TEST_CASE("recipe: every shipped one has digests to the end of its run, and a curve",
+TEST_CASE("recipe: every shipped one has digests of its inputs to the end of its run, and a curve",
           "[cli][recipe]") {
   const auto recipes = list_recipes(ACTORTRAIN_SOURCE_DIR "/recipes");
   REQUIRE(recipes.ok());
@@ -102,8 +130,9 @@ TEST_CASE("recipe: every shipped one has digests to the end of its run, and a cu
     const auto digests =
         parse_digests(test::read_bytes(recipe.directory / kRecipeDigests), kRecipeDigests);
     REQUIRE(digests.ok());
-    CHECK(digests->begin()->first == config->run.digest_interval_steps);
-    CHECK(digests->rbegin()->first == config->run.steps);
+    CHECK(digests->inputs == *inputs_digest(recipe));  // Else it is to be recorded anew.
+    CHECK(digests->steps.begin()->first == config->run.digest_interval_steps);
+    CHECK(digests->steps.rbegin()->first == config->run.steps);
     CHECK(fs::exists(recipe.directory / "curve.svg"));
   }
 }

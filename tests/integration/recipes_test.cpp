@@ -58,7 +58,7 @@ TEST_CASE("recipes: one's own is recorded, checked, and a difference found",
   const Ended recorded = site.call(check_words("./mine", {"--record", "--out", "work"}));
   INFO(recorded.err);
   REQUIRE(recorded.exit_code == 0);
-  CHECK(lines_of(read_bytes(folder / "digests.txt")).size() == 1 + 4);  // Of 20 steps, every fifth.
+  CHECK(lines_of(read_bytes(folder / "digests.txt")).size() == 2 + 4);  // Of 20 steps, every fifth.
 
   const Ended equal = site.call(check_words("./mine", {"--steps", "10"}));
   INFO(equal.err << equal.out);
@@ -72,6 +72,13 @@ TEST_CASE("recipes: one's own is recorded, checked, and a difference found",
   const Ended differs = site.call(check_words("./mine", {"--out", "other", "--set", "run.seed=7"}));
   CHECK(differs.exit_code == 1);
   CHECK(has(verdict_of(differs), "mine: differs from step 5 on"));
+
+  write_bytes(folder / "run.toml", read_bytes(folder / "run.toml") + "\n# Nothing else.\n");
+  CHECK(site.call(check_words("./mine", {"--steps", "5"})).exit_code == 0);
+  write_bytes(folder / "data.py", read_bytes(folder / "data.py") + "print('more')\n");
+  const Ended changed = site.call(check_words("./mine", {}));
+  CHECK(changed.exit_code == 2);
+  CHECK(has(changed.err, "one has changed since; --record writes it anew"));
 }
 
 TEST_CASE("recipes: a directory of other files, a failed script and a model too many are named",
