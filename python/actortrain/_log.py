@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import difflib
 import fcntl
 import importlib
 import json
@@ -16,10 +17,10 @@ import threading
 import time
 from pathlib import Path
 from types import FrameType
-from typing import Any, Callable, Iterator, Optional, Protocol, TypeVar
+from typing import Any, Callable, Iterable, Iterator, NoReturn, Optional, Protocol, TypeVar
 
 from ._commands import Target, _path, call
-from ._errors import ActorTrainError
+from ._errors import ActorTrainError, Mistake
 
 _LOOK_S = 0.5  # Between two looks at the files of a run that trains.
 _QUIET_LOOKS = 6  # So many without a new line, and the run's status is asked whether it is over.
@@ -279,19 +280,23 @@ def _config_of(directory: Path) -> dict[str, str]:
 def log(target: Target, to: str, project: str = "actortrain", follow: bool = True) -> int:
     """Sends what was not sent yet: metrics, and `events/NAME`, how many events of a name there were. Follows
     a run that trains to its end, unless told not to. Returns how many lines were sent. Raises TrackerError
-    where the tracker's package fails. What is interrupted goes on where it was, when it is called again."""
+    where the tracker's package fails, and ImportError where it is not installed. What is interrupted goes
+    on where it was, when it is called again."""
     if to not in TRACKERS:
         raise ValueError(f"to is one of {', '.join(TRACKERS)}, not \"{to}\"")
     directory = Path(_path(target))
     if not (directory / "config.toml").is_file():
-        raise FileNotFoundError(f"{directory}: no directory of a run; it has no config.toml")
+        raise Mistake(f"{directory}: no directory of a run; it has no config.toml", 2)
     config = _config_of(directory)
     with contextlib.ExitStack() as stack:
         sent = _Sent(directory / f"logged_{to}.json")
         stack.callback(sent.close)
         signals = _Signals()
         stack.callback(signals.close)
-        tracker: Tracker = _asked(lambda: TRACKERS[to](project, directory, config, sent.id))
+        try:
+            tracker: Tracker = _asked(lambda: TRACKERS[to](project, directory, config, sent.id))
+        except ImportError as missing:
+            raise ImportError(f"{missing}; install it: pip install {to}", name=to) from missing
         stack.callback(lambda: _asked(tracker.close))
         stack.callback(sent.keep)
         sent.id = tracker.id
@@ -350,25 +355,103 @@ def _send_all(directory: Path, tracker: Tracker, sent: _Sent, signals: _Signals,
         time.sleep(_LOOK_S)
 
 
+HELP = """\
+Send a run's metrics to a tracker.
+Usage: actortrain log [OPTIONS] run_directory
+
+Positionals:
+  run_directory RUN_DIRECTORY REQUIRED
+                              For example runs/quickstart
+
+Options:
+  -h,--help                   Print this help message and exit
+  --to wandb|mlflow|trackio REQUIRED
+                              Tracker, whose Python package must be installed
+  --project NAME=actortrain   Name of the project; MLflow: of the experiment
+  --once                      Send what there is; do not follow the run
+
+Exit codes:
+  0   all is sent
+  1   failure: the tracker's own error, a damaged file
+  2   mistake in the command, a package that is missing, or another "actortrain log" sends this run
+  75  stopped by a signal; the same command goes on
+"""
+
+
+class _UsageError(Exception):
+    """What is wrong with the words of the command."""
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise _UsageError(message)
+
+
+def _options_of(words: list[str]) -> argparse.Namespace:
+    """The options of the command. Raises _UsageError with a sentence as the program's commands have them."""
+    parser = _Parser(prog="actortrain log", add_help=False, allow_abbrev=False)
+    known = ["--to", "--project", "--once"]
+    parser.add_argument("run_directory", nargs="?")
+    parser.add_argument("--help", "-h", action="store_true")
+    parser.add_argument("--to", nargs="?", const="")
+    parser.add_argument("--project", nargs="?", const="", default="actortrain")
+    parser.add_argument("--once", action="store_true")
+    options, others = parser.parse_known_args(words)
+    if options.help:
+        return options
+    for word in others:
+        name = word.partition("=")[0]
+        if name.startswith("-") and name != "-":
+            raise _UsageError(f'unknown option "{name}"{_did_you_mean(name, known)}')
+    if others:
+        raise _UsageError(f"one run_directory is taken, not also {' '.join(others)}")
+    if not options.run_directory:
+        raise _UsageError("run_directory is required")
+    if options.to is None:
+        raise _UsageError(f"--to is required: {', '.join(TRACKERS)}")
+    for name, value, kind in [("--to", options.to, "|".join(TRACKERS)), ("--project", options.project, "NAME")]:
+        if not value:
+            raise _UsageError(f"{name}: 1 required {kind} missing")
+    if options.to not in TRACKERS:
+        raise _UsageError(f'--to: must be {_either(TRACKERS)}, not "{options.to}"{_did_you_mean(options.to, TRACKERS)}')
+    return options
+
+
+def _either(names: Iterable[str]) -> str:
+    *first, last = names
+    return f"{', '.join(first)} or {last}"
+
+
+def _did_you_mean(word: str, names: Iterable[str]) -> str:
+    near = difflib.get_close_matches(word, list(names), 1)
+    return f'; did you mean "{near[0]}"?' if near else ""
+
+
 def main(words: list[str]) -> int:
     """actortrain log RUN --to TRACKER"""
-    parser = argparse.ArgumentParser(prog="actortrain log", description="Send a run's metrics to a tracker.")
-    parser.add_argument("run_directory", help="for example runs/quickstart")
-    parser.add_argument("--to", required=True, choices=sorted(TRACKERS))
-    parser.add_argument("--project", default="actortrain", help="name of the project; MLflow: of the experiment")
-    parser.add_argument("--once", action="store_true", help="send what there is; do not follow the run")
-    options = parser.parse_args(words)
+    try:
+        options = _options_of(words)
+    except _UsageError as wrong:
+        said = " ".join(str(wrong).split())
+        print(f'error actortrain log: {said}; "actortrain log --help" explains', file=sys.stderr)
+        return 2
+    if options.help:
+        print(HELP, end="")
+        return 0
     try:
         lines = log(options.run_directory, options.to, options.project, follow=not options.once)
     except TrackerError as failed:
         print(f"error log: {failed}", file=sys.stderr)
         return 1
     except ImportError as missing:
-        print(f"error log: {missing}; install it: pip install {options.to}", file=sys.stderr)
+        print(f"error log: {missing}", file=sys.stderr)
         return 2
-    except (OSError, ActorTrainError) as failed:
+    except ActorTrainError as failed:
         print(f"error log: {failed}", file=sys.stderr)
-        return 2 if isinstance(failed, (FileNotFoundError, BlockingIOError)) else 1
+        return 2 if isinstance(failed, Mistake) else 1
+    except OSError as failed:
+        print(f"error log: {failed}", file=sys.stderr)
+        return 2 if isinstance(failed, BlockingIOError) else 1
     except (KeyboardInterrupt, _Ended):
         return 75
     print(f"{lines} lines sent")

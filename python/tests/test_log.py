@@ -81,6 +81,43 @@ def test_the_command_names_what_is_missing(tmp_path: Path, capsys: pytest.Captur
     assert capsys.readouterr().err == f"error log: {tmp_path}: no directory of a run; it has no config.toml\n"
 
 
+@pytest.mark.parametrize("words, said", [
+    ([], "run_directory is required"),
+    (["RUN"], "--to is required: wandb, mlflow, trackio"),
+    (["RUN", "--to", "foo"], '--to: must be wandb, mlflow or trackio, not "foo"'),
+    (["RUN", "--to", "mlfow"], '--to: must be wandb, mlflow or trackio, not "mlfow"; did you mean "mlflow"?'),
+    (["RUN", "--to"], "--to: 1 required wandb|mlflow|trackio missing"),
+    (["RUN", "--to", "wandb", "--project="], "--project: 1 required NAME missing"),
+    (["--projekt", "x"], 'unknown option "--projekt"; did you mean "--project"?'),
+    (["--pro", "x"], 'unknown option "--pro"'),
+    (["RUN", "OTHER", "--to", "wandb"], "one run_directory is taken, not also OTHER"),
+])
+def test_the_command_speaks_as_the_others(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert _log.main(words) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.startswith(f"error actortrain log: {said}") and printed.err.count("\n") == 1
+    assert printed.err.endswith('; "actortrain log --help" explains\n')
+
+
+def test_the_help_has_the_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
+    assert _log.main(["RUN", "--help"]) == 0
+    printed = capsys.readouterr()
+    assert "\nExit codes:\n  0 " in printed.out and printed.err == ""
+    assert all(option in printed.out for option in ("run_directory", "--to", "--project", "--once", "75"))
+
+
+def test_a_tracker_that_is_missing_is_named_with_the_way_to_have_it(logged: Path, monkeypatch: pytest.MonkeyPatch,
+                                                                    capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("wandb", "mlflow", "trackio"):
+        monkeypatch.setitem(sys.modules, name, None)
+        with pytest.raises(ImportError, match=f"install it: pip install {name}$"):
+            at.log(logged, name)
+        assert _log.main([str(logged), "--to", name]) == 2
+        said = capsys.readouterr().err
+        assert said.startswith("error log: ") and said.count("install it") == 1 and said.count("\n") == 1
+
+
 @pytest.fixture
 def logged(tmp_path: Path) -> Path:
     """The directory of a run of five steps that is over."""
