@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Iterable, Iterator, Mapping, Optional, Protocol, Sequence, Union, overload
 
-from ._errors import error_of
+from ._errors import Mistake, error_of
 from ._program import PathLike, end, start
 
 Message = Mapping[str, Any]
@@ -77,11 +77,28 @@ def inner_text(value: Any, name: str) -> str:
 def set_words(values: Optional[Settings]) -> list[str]:
     """Options --set for keys; also for sections: {"optimizer": {"lr": 1e-3}}."""
     words: list[str] = []
+    if values is not None and not isinstance(values, Mapping):
+        raise TypeError(f"set is {_kind(values)}, not a dict of keys and values; give it as set={{{_first_set(values)}}}")
     for key, value in (values or {}).items():
         section = isinstance(value, Mapping) and "." not in key
         for name, one in [(f"{key}.{name}", one) for name, one in value.items()] if section else [(key, value)]:
             words += ["--set", f"{name}={value_text(one, name)}"]
     return words
+
+
+def _kind(value: Any) -> str:
+    """A value's type with its article, in errors."""
+    name = type(value).__name__
+    return "None" if value is None else f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
+
+
+def _first_set(values: Any) -> str:
+    """The dict that was meant by a text, or a list of texts, of the form KEY=VALUE; else an example."""
+    texts = [values] if isinstance(values, str) else values if isinstance(values, (list, tuple)) else []
+    pairs = [one.partition("=") for one in texts if isinstance(one, str)]
+    if not pairs or len(pairs) != len(texts) or not all(equals for _, equals, _ in pairs):
+        return '"run.steps": 100'
+    return ", ".join(f"{json.dumps(key)}: {json.dumps(_number(value))}" for key, _, value in pairs)
 
 
 def option_words(**options: Any) -> list[str]:
@@ -108,9 +125,11 @@ def several(values: Union[PathLike, Sequence[PathLike]]) -> list[PathLike]:
     return [values] if isinstance(values, (str, os.PathLike)) else list(values)
 
 
-def call(words: Sequence[str]) -> str:
-    """Runs a command to its end; returns what it printed. An interrupt ends the command as well."""
-    process = start(words)
+def call(words: Sequence[str], directory: Optional[PathLike] = None, stands_for: Optional[Mapping[str, str]] = None) -> str:
+    """Runs a command to its end; returns what it printed. An interrupt ends the command as well.
+
+    directory: where it runs; by default the current one. stands_for: as error_of() has it."""
+    process = start(words, directory)
     try:
         out, said = process.communicate()
     except BaseException:
@@ -122,7 +141,7 @@ def call(words: Sequence[str]) -> str:
             process.wait()
         raise
     if process.returncode != 0:
-        raise error_of(process.returncode, said.decode("utf-8", "replace"))
+        raise error_of(process.returncode, said.decode("utf-8", "replace"), stands_for)
     return out.decode("utf-8", "replace")
 
 
@@ -176,16 +195,19 @@ def prepare(data: Rows, *places: PathLike, row_length: int = 0, **options: Any) 
         return Path(out)
     with tempfile.TemporaryDirectory(prefix="actortrain-") as folder:
         rows = Path(folder) / "rows.jsonl"
+        number = -1
         with rows.open("w", encoding="utf-8") as file:
             for number, row in enumerate(_rows_of(data)):
                 try:
                     if not isinstance(row, str) and not hasattr(row, "keys"):
-                        raise TypeError(f"it is a {type(row).__name__}")
+                        raise TypeError(f"it is {_kind(row)}")
                     line = {"text": row} if isinstance(row, str) else dict(row)
                     file.write(json.dumps(line, ensure_ascii=False, allow_nan=False) + "\n")
                 except (TypeError, ValueError) as error:
                     raise ValueError(f"row {number} is no JSON object: {error}") from error
-        call(["data", "prepare", "--input", str(rows), *words])
+        if number < 0:
+            raise Mistake("data has no rows; give at least one", 2)
+        call(["data", "prepare", "--input", str(rows), *words], stands_for={str(rows): "row"})
     return Path(out)
 
 
@@ -197,7 +219,7 @@ def _rows_of(data: Any) -> Iterator[Any]:
         raise TypeError(f"data is a mapping ({', '.join(map(repr, names[:5]))}), not rows; give one of its splits, as "
                         f"data[{split!r}], or a list of dicts")
     if isinstance(data, (bytes, bytearray, memoryview)):
-        raise TypeError(f"data is {type(data).__name__}; give a text in a list, as [data.decode()], or the path of a file")
+        raise TypeError(f"data is {_kind(data)}; give a text in a list, as [data.decode()], or the path of a file")
     if hasattr(data, "iloc") and hasattr(data, "columns"):  # A table of pandas, whose JSON has no types of numpy.
         return (_without_none(row) for begin in range(0, len(data), 1000) for row in json.loads(
             data.iloc[begin:begin + 1000].to_json(orient="records", date_format="iso", double_precision=15)))
@@ -205,7 +227,10 @@ def _rows_of(data: Any) -> Iterator[Any]:
         return (_without_none(row) for row in data.iter_rows(named=True))
     if hasattr(data, "collect_schema"):
         raise TypeError("data is a query, not rows; give what it finds, as data.collect()")
-    return iter(data)
+    try:
+        return iter(data)
+    except TypeError:
+        raise TypeError(f"data is {_kind(data)}; give a path, a list of paths, rows as dicts, or texts") from None
 
 
 def _without_none(value: Any) -> Any:
@@ -229,9 +254,14 @@ def evaluate(target: Target, *, step: Union[int, str, None] = None, ranks: int =
 
     With choices, files of questions, also for a published model: of each file, and of "all" if there
     are several, a dict under its name, with questions, acc, acc_norm and the rest; and digest."""
-    words = option_words(step=step, ranks=ranks, ema=ema, device=device, context=context,
-                         choices=several(choices))
-    return _read_evaluation(call(["eval", _path(target), *words]))
+    given = {os.fspath(file): os.fspath(file) for file in several(choices)}
+    path = _path(target)
+    directory: Optional[Path] = getattr(target, "working_directory", None)  # From where the run's relative paths count.
+    if directory is not None and directory != Path.cwd():
+        given = {os.path.abspath(file): file for file in given}
+    words = option_words(step=step, ranks=ranks, ema=ema, device=device, context=context, choices=list(given))
+    result = _read_evaluation(call(["eval", path, *words], directory))
+    return {given.get(name, name): value for name, value in result.items()}
 
 
 def _read_evaluation(text: str) -> dict[str, Any]:
@@ -301,7 +331,7 @@ def generate(target: Target, prompts: Union[str, Sequence[Union[str, Sequence[Me
         file = Path(folder) / "prompts.txt"
         file.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
         said = call(["generate", _path(target), "--prompts", str(file),
-                     *option_words(logprobs=logprobs, chat=chat, **options)])
+                     *option_words(logprobs=logprobs, chat=chat, **options)], stands_for={str(file): "prompt"})
     written = [json.loads(line) for line in said.split("\n") if line]
     return [Generation(prompt, one["text"], one.get("tokens"), one.get("logprobs"))
             for prompt, one in zip(several, written)]
@@ -329,6 +359,8 @@ class RunInfo:
 
 def runs(directory: PathLike = "runs") -> list[RunInfo]:
     """All runs below a directory, by name."""
+    if not Path(directory).is_dir():
+        raise Mistake(f"{directory}: no such directory; give the one that holds runs", 2)
     found: list[RunInfo] = []
     for path in sorted(Path(directory).iterdir()):
         if not (path / "config.toml").is_file():

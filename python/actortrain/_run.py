@@ -14,12 +14,13 @@ from typing import Any, Iterator, Optional, Sequence, Union
 
 from ._board import Board
 from ._commands import Settings, option_words, set_words, several
-from ._errors import error_of
+from ._errors import Mistake, error_of
 from ._interrupts import interrupts
 from ._lines import Lines
 from ._program import PathLike, end, start
 
 _FINISHED = (0, 75)
+_RESUMED = re.compile(r"info resumed step=\d+ from (.*)/checkpoints/step-\d+$")
 _STARTED = re.compile(r"info run_started directory=(.*) step=\d+ steps=\d+ ")
 
 
@@ -27,11 +28,15 @@ class Run:
     """A run in a process of its own. It ends, after saving, when Python ends, and when a cell that
     waits for it, or iterates over it, is interrupted; `run()` with the same arguments resumes it.
 
+    working_directory: from where relative paths of its run file count.
+
     Used as a context (`with run(...) as r:`), it is stopped where the block is left."""
 
     def __init__(self, words: Sequence[str], directory: Optional[PathLike]) -> None:
-        self._cwd = Path(directory if directory is not None else ".").absolute()
-        self._process = start(words, self._cwd)
+        self.working_directory = Path(directory if directory is not None else ".").absolute()
+        if not self.working_directory.is_dir():
+            raise Mistake(f"{directory}: no such directory; make it, or leave directory out to run in the current one", 2)
+        self._process = start(words, self.working_directory)
         assert self._process.stdout is not None and self._process.stderr is not None
         self._out = Lines(self._process.stdout)
         self._said = Lines(self._process.stderr)
@@ -39,10 +44,15 @@ class Run:
     @property
     def directory(self) -> Path:
         """The run's directory. Waits until the program has begun the run; raises its error."""
+        resumed: Optional[Path] = None
         for line in self._said.each():
             if found := _STARTED.match(line):
-                return self._cwd / found[1]
+                return self.working_directory / found[1]
+            if found := _RESUMED.match(line):
+                resumed = self.working_directory / found[1]
         self.wait()
+        if resumed is not None and (resumed / "config.toml").is_file():  # All steps were done before.
+            return resumed
         raise RuntimeError(f"the program has trained nothing: {self._said.now().strip()}")
 
     @property
@@ -148,9 +158,9 @@ def _frame(lines: list[dict[str, Any]], frame: str) -> Any:
     for name in ("pandas", "polars") if frame == "auto" else () if frame == "list" else (frame,):
         try:
             package = importlib.import_module(name)
-        except ImportError:
+        except ImportError as missing:
             if frame != "auto":
-                raise
+                raise ImportError(f'{missing}; install it: pip install {name}, or take the frame "list"', name=name) from missing
             continue
         if name == "polars":
             return package.DataFrame(lines, infer_schema_length=None, strict=False)

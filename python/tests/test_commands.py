@@ -76,7 +76,7 @@ def test_the_tokenizer_may_stand_before_the_directory(tmp_path: Path, monkeypatc
 
 def test_lines_end_at_line_feeds_alone(run_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     line = json.dumps({"text": "a\u2028b\u2029c\u0085d"}, ensure_ascii=False) + "\n"
-    monkeypatch.setattr(_commands, "call", lambda words: line)
+    monkeypatch.setattr(_commands, "call", lambda words, **options: line)
     assert [one.text for one in at.generate("model", "x")] == ["a\u2028b\u2029c\u0085d"]
     assert error_of(1, "error a\u2028error b\n").message == "a\u2028error b"
     assert _read_evaluation("choices a\u2028b.jsonl: 1 questions, acc 0.5\n") == {
@@ -184,6 +184,14 @@ def test_a_run_file_that_is_missing_is_named_with_the_way_out(tmp_path: Path) ->
     ("nothing: no such run file; did you mean \"nothing.toml\"?", ("nothing", None, None, 'did you mean "nothing.toml"?')),
     ("a/b.toml: no such run file: there is no directory a; look", ("a/b.toml", None, None, "look")),
     ("rows.jsonl:7: no messages; give one", ("rows.jsonl", 7, None, "give one")),
+    ("cannot read file.txt: No such file or directory; check the path", ("file.txt", None, None, "check the path")),
+    ("cannot create directory a file: a file has that name; move it", ("a file", None, None, "move it")),
+    ("a:b.toml:1: not valid TOML: Error", ("a:b.toml", 1, None, None)),
+    ("x.toml:19: data/x.txt: 3 tokens", ("x.toml", 19, None, None)),
+    ('no text: 1 dropped: "text" is no string, the first at rows.jsonl:1; fix the data',
+     ("rows.jsonl", 1, None, "fix the data")),
+    ("the text of rows.jsonl; give another", (None, None, None, "give another")),
+    ("--set optimizer.lr=x.toml: wrong", (None, None, "optimizer.lr", None)),
 ])
 def test_errors_are_read_from_the_line(message: str, place: tuple[object, ...]) -> None:
     error = ActorTrainError(message, 2, ["optimizer.lr", "model.layers"])
@@ -196,3 +204,76 @@ def test_an_evaluation_is_read() -> None:
     assert _read_evaluation(said) == {
         "step": 40, "digest": "ab12", "a b.jsonl": {"questions": 12, "acc": 0.25, "acc_norm": 0.5},
         "all": {"questions": 24, "acc": 0.25, "acc_norm": 0.5}}
+
+
+@pytest.mark.parametrize("said, ours", [
+    ("d already holds data; use --force to replace it, or another --out",
+     "d already holds data; use force=True to replace it, or another out"),
+    ("fix the data, or raise --max-dropped", "fix the data, or raise max_dropped"),
+    ("--row-length makes rows: give its directory by --tokenizer DIR", "row_length makes rows: give its directory by tokenizer=DIR"),
+    ("prepare the data with --row-length 512", "prepare the data with row_length=512"),
+    ("use --input-format text to take its bytes as they are", 'use input_format="text" to take its bytes as they are'),
+    ("as with --template chatml", 'as with template="chatml"'),
+    ("use a --template that does, or --kind text", 'use a template that does, or kind="text"'),
+    ("by --accept-config optimizer.lr, or start anew with --fresh", 'by accept_config="optimizer.lr", or start anew with fresh=True'),
+    ("run x keeps no average: leave --ema out", "run x keeps no average: leave ema out"),
+    ("--set run.dir=a/b: a is a file", 'set={"run.dir": "a/b"}: a is a file'),
+    ('did you mean "--set run.steps=3"?', 'did you mean set={"run.steps": 3}?'),
+    ('unknown option "--forse"; did you mean "--force"?', 'unknown option "forse"; did you mean "force"?'),
+    ("make it with `actortrain data prepare --input FILE --out DIR`", "make it with `actortrain data prepare --input FILE --out DIR`"),
+    ('"actortrain data prepare --help" explains', '"actortrain data prepare --help" explains'),
+    ("--formatting and --outer are none", "--formatting and --outer are none"),
+])
+def test_options_are_named_as_keywords(said: str, ours: str) -> None:
+    assert ActorTrainError(said, 2).message == ours
+
+
+def test_rows_and_prompts_are_named_by_their_number(tmp_path: Path, run_file: Path) -> None:
+    with pytest.raises(at.Mistake, match="^data has no rows; give at least one$"):
+        at.prepare([], tmp_path / "none")
+    tried: list[Any] = [([{"text": 1}], "the first at row 0;"), ([{"text": "a"}, {"text": 2}], "the first at row 1;")]
+    for rows, named in tried:
+        with pytest.raises(at.Mistake, match=named) as raised:
+            at.prepare(rows, tmp_path / "none")
+        assert "rows.jsonl" not in str(raised.value) and raised.value.file is None
+    error = error_of(2, "error /tmp/x/p.txt:2: no text; look at /tmp/x/p.txt\n", {"/tmp/x/p.txt": "prompt"})
+    assert error.message == "prompt 1: no text; look at the prompts"
+    error = error_of(2, "error /tmp/x/r.jsonl: no text in the input; give a file that is not empty\n", {"/tmp/x/r.jsonl": "row"})
+    assert error.message == "the rows: no text in the input; give rows that are not empty"
+
+
+def test_what_has_the_wrong_type_is_refused_with_the_way_out(run_file: Path, tmp_path: Path) -> None:
+    wrong: list[Any] = [5, None]
+    for data in wrong:
+        with pytest.raises(TypeError, match="^data is (an int|None); give a path, "):
+            at.prepare(data, tmp_path / "none")
+    for values, meant in [(["run.steps=3"], 'set={"run.steps": 3}'), ("run.name=a", 'set={"run.name": "a"}'),
+                          (["run.steps"], 'set={"run.steps": 100}'), (3, 'set={"run.steps": 100}')]:
+        with pytest.raises(TypeError) as raised:
+            at.run(run_file, set=values)  # type: ignore[arg-type]
+        assert str(raised.value).startswith("set is a") and str(raised.value).endswith(f"give it as {meant}")
+
+
+def test_a_directory_that_is_missing_is_a_mistake(run_file: Path, tmp_path: Path) -> None:
+    missing = tmp_path / "none"
+    calls: list[Any] = [lambda: at.runs(missing), lambda: at.run(run_file, directory=missing),
+                        lambda: at.log(missing, "wandb"), lambda: at.generate(missing, "a")]
+    for call in calls:
+        with pytest.raises(at.Mistake, match=str(missing)) as raised:
+            call()
+        assert raised.value.exit_code == 2
+
+
+def test_a_run_is_evaluated_from_another_directory(data: Path, run_file: Path, tmp_path: Path,
+                                                   monkeypatch: pytest.MonkeyPatch) -> None:
+    run_file.write_text(run_file.read_text().replace(str(data), "tokens").replace(f"{tmp_path}/runs", "runs"))
+    (tmp_path / "tokens").symlink_to(data)
+    run = at.run(run_file.name, directory=tmp_path).wait()
+    for folder in ("a", "b"):
+        (tmp_path / "elsewhere" / folder).mkdir(parents=True)
+        (tmp_path / "elsewhere" / folder / "q.jsonl").write_text(
+            '{"question": "one", "choices": [" two", " three"], "answer": 0}\n')
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert at.evaluate(run)["step"] == 6
+    assert at.evaluate(run, choices="a/q.jsonl").keys() >= {"q.jsonl"}
+    assert at.evaluate(run, choices=["a/q.jsonl", Path("b/q.jsonl")]).keys() >= {"a/q.jsonl", "b/q.jsonl", "all"}

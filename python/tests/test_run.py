@@ -98,6 +98,23 @@ def test_a_directory_is_known_after_python_has_gone_elsewhere(run_file: Path, tm
         assert run.wait().metrics("list")
 
 
+def test_a_run_whose_steps_are_all_done_has_its_directory(run_file: Path) -> None:
+    first = at.run(run_file).wait()
+    again = at.run(run_file).wait()
+    assert again.directory == first.directory and again.metrics("list") == first.metrics("list")
+    assert list(again) == []
+
+
+def test_a_table_without_its_package_says_how_to_have_it(run_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = at.run(run_file).wait()
+    for name in ("pandas", "polars"):
+        monkeypatch.setitem(sys.modules, name, None)
+        with pytest.raises(ImportError, match=f"install it: pip install {name}") as raised:
+            run.metrics(name)
+        assert raised.value.name == name
+    assert isinstance(run.metrics(), list)
+
+
 @pytest.fixture
 def interruptible() -> Iterator[Any]:
     """The handler of interrupts, which a shell may have had ignored; it is there after the test."""
