@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <map>
 #include <memory>
 #include <set>
@@ -19,6 +20,7 @@
 #include "storage/files/atomic_file.hpp"
 #include "storage/files/copy_file.hpp"
 #include "storage/files/digest.hpp"
+#include "storage/files/file_calls.hpp"
 
 namespace train::checkpoint {
 namespace {
@@ -310,7 +312,10 @@ Result<ExportReport> export_tensors(const ExportRequest& request,
   HiddenDirectory hidden(parent_of(target) /
                          fmt::format(".{}.tmp-{}", target.filename().string(), ::getpid()));
   TRAIN_RETURN_IF_ERROR(storage::remove_tree(hidden.path()));
-  TRAIN_RETURN_IF_ERROR(storage::make_directory(hidden.path()));
+  TRAIN_RETURN_IF_ERROR(storage::make_directory(parent_of(target)));
+  if (storage::disk_make_directory(hidden.path()) != 0) {
+    return storage::os_error(storage::Access::write, target, errno);
+  }
   const std::vector<ExportPlace> places = places_of(request, *format, hidden.path());
   Weights weights(request, source);
   ExportReport report;

@@ -320,7 +320,7 @@ Result<Workshop> workshop_beside(const fs::path& target) {
   const fs::path parent = target.parent_path();
   std::string name = (parent / fmt::format(".{}.tmp-XXXXXX", target.filename().string())).string();
   if (::mkdtemp(name.data()) == nullptr) {
-    return storage::os_error(storage::Access::write, parent, errno);
+    return storage::os_error(storage::Access::write, target, errno);
   }
   return Workshop(new fs::path(name));
 }

@@ -26,6 +26,20 @@ fs::path directory_of(const fs::path& path) {
   return parent.empty() ? fs::path(".") : parent;
 }
 
+/// Nearest existing directory above `path`: the one whose permissions or free space count.
+fs::path existing_directory(const fs::path& path) {
+  std::error_code unknown;
+  const fs::path full = fs::absolute(path, unknown);
+  if (unknown) {
+    return directory_of(path);
+  }
+  fs::path found = full.parent_path();
+  while (found.has_relative_path() && !fs::is_directory(found, unknown)) {
+    found = found.parent_path();
+  }
+  return found;
+}
+
 /// Opens an existing file, syncs it with `sync(descriptor, path)` and closes it.
 template <class Sync>
 Status sync_path(const fs::path& path, int flags, const Sync& sync) {
@@ -101,11 +115,34 @@ class TreeRemoval {
   std::optional<Error> first_;
 };
 
+/// Creates `path` and what lacks above it; errors name `wanted`, the whole path that was asked for.
+Status make_ancestor(const fs::path& path, const fs::path& wanted) {
+  std::error_code code;
+  if (path.empty() || fs::is_directory(path, code)) {
+    return {};
+  }
+  const fs::path clean = path.has_filename() ? path : path.parent_path();
+  TRAIN_RETURN_IF_ERROR(make_ancestor(clean.parent_path(), wanted));
+  if (disk_make_directory(clean) != 0) {
+    const int error_number = errno;
+    if (error_number == EEXIST && fs::is_directory(clean, code)) {
+      return {};
+    }
+    if (error_number == EEXIST) {
+      return user_error(
+          fmt::format("cannot create directory {}: {}; move it", wanted.string(),
+                      clean == wanted ? "a file has that name" : clean.string() + " is a file"));
+    }
+    return os_error(Access::write, wanted, error_number);
+  }
+  return fsync_directory(directory_of(clean));
+}
+
 }  // namespace
 
 Error os_error(Access access, const fs::path& path, int error_number) {
   const std::string text = std::generic_category().message(error_number);
-  const std::string directory = directory_of(path).string();
+  const std::string directory = existing_directory(path).string();
   const char* verb = access == Access::read ? "read" : "write";
   switch (error_number) {
     case ENOSPC:
@@ -219,25 +256,7 @@ Result<fs::path> absolute_path(const fs::path& path) {
   return found;
 }
 
-Status make_directory(const fs::path& path) {
-  std::error_code code;
-  if (path.empty() || fs::is_directory(path, code)) {
-    return {};
-  }
-  const fs::path clean = path.has_filename() ? path : path.parent_path();
-  TRAIN_RETURN_IF_ERROR(make_directory(clean.parent_path()));
-  if (disk_make_directory(clean) != 0) {
-    if (errno == EEXIST && fs::is_directory(clean, code)) {
-      return {};
-    }
-    if (errno == EEXIST) {
-      return user_error(
-          fmt::format("cannot create directory {}: a file has that name; move it", clean.string()));
-    }
-    return os_error(Access::write, clean, errno);
-  }
-  return fsync_directory(directory_of(clean));
-}
+Status make_directory(const fs::path& path) { return make_ancestor(path, path); }
 
 Result<std::vector<std::string>> entry_names(const fs::path& directory) {
   std::vector<std::string> names;

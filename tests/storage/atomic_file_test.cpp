@@ -82,25 +82,49 @@ TEST_CASE("atomic_file: a full disk is named as such", "[storage][atomic_file][S
 }
 
 TEST_CASE("atomic_file: errors name path, reason and mend", "[storage][atomic_file]") {
-  const Error full = os_error(Access::write, "/runs/a/x.bin", ENOSPC);
+  const TempDirectory directory;
+  fs::create_directory(directory / "a");
+  const std::string here = (directory / "a").string();
+  const Error full = os_error(Access::write, directory / "a/x.bin", ENOSPC);
   REQUIRE(full.kind == ErrorKind::failure);
-  REQUIRE_THAT(full.message, Catch::Contains("/runs/a/x.bin") &&
-                                 Catch::Contains("disk full: free space in /runs/a"));
-  for (const int number : {EACCES, EPERM, EROFS}) {
-    const Error denied = os_error(Access::write, "/runs/a/x.bin", number);
-    REQUIRE(denied.kind == ErrorKind::user);
-    REQUIRE_THAT(denied.message, Catch::Contains("no write permission in /runs/a"));
+  REQUIRE_THAT(full.message, Catch::Contains((directory / "a/x.bin").string()) &&
+                                 Catch::EndsWith("disk full: free space in " + here));
+  // The directory that is named exists: nothing above a missing one refused.
+  for (const char* const file : {"a/x.bin", "a/b", "a/b/c/x.bin"}) {
+    for (const int number : {EACCES, EPERM, EROFS}) {
+      const Error denied = os_error(Access::write, directory / file, number);
+      REQUIRE(denied.kind == ErrorKind::user);
+      REQUIRE_THAT(denied.message, Catch::Contains("no write permission in " + here + ";"));
+    }
   }
+  CHECK_THAT(os_error(Access::write, "no-such-directory/x", EROFS).message,
+             Catch::StartsWith("cannot write no-such-directory/x: ") &&
+                 Catch::Contains("no write permission in " + fs::current_path().string() + ";"));
   REQUIRE(os_error(Access::read, "x", EIO).kind == ErrorKind::failure);
   for (const int number : {ENOENT, ENOTDIR, EISDIR, ELOOP, ENAMETOOLONG}) {
     REQUIRE(os_error(Access::read, "x", number).kind == ErrorKind::user);
   }
 
-  const TempDirectory directory;
   const auto missing = AtomicFile::create(directory / "no/such/file");
   REQUIRE_FALSE(missing);
   REQUIRE(missing.error().exit_code() == 2);
   REQUIRE_THAT(missing.error().message, Catch::Contains("no/such/file"));
+}
+
+TEST_CASE("make_directory: an error names the directory that was asked for",
+          "[storage][atomic_file]") {
+  const TempDirectory directory;
+  test::write_bytes(directory / "file", "");
+  const auto message = [&](const char* path) {
+    const Status made = make_directory(directory / path);
+    REQUIRE_FALSE(made);
+    CHECK(made.error().exit_code() == 2);
+    return made.error().message;
+  };
+  const std::string file = (directory / "file").string();
+  CHECK(message("file") == "cannot create directory " + file + ": a file has that name; move it");
+  CHECK(message("file/a/b") ==
+        "cannot create directory " + file + "/a/b: " + file + " is a file; move it");
 }
 
 TEST_CASE("atomic_file: a link under the hidden name leads nowhere",

@@ -99,6 +99,8 @@ TEST_CASE("mistakes: what is found after the run file was read names its line, t
   set("eval.choices=none.jsonl", {"eval.choices: cannot read none.jsonl"});
   set("data.sequence_length=1000000", {"data.sequence_length"});
   set("run.dir=tiny.toml", {"run.dir: cannot create directory tiny.toml", "move it"});
+  set("run.dir=tiny.toml/runs",
+      {"run.dir: cannot create directory tiny.toml/runs", "tiny.toml is a file; move it"});
   write_run_file(site, "config = \"smollm2-135\"");
   check_mistake(site, {"run", "tiny.toml"},
                 {"error tiny.toml:6: model.config: smollm2-135: no such config.json",
@@ -252,5 +254,9 @@ TEST_CASE("mistakes: no permission to write", "[integration][mistakes]") {
   }
   check_mistake(site, {"run", "tiny.toml", "--set", "run.dir=sealed"}, {"sealed", "permission"});
   check_mistake(site, {"run", "tiny.toml", "--set", "run.dir=sealed/deeper"},
-                {"sealed", "permission"});
+                {"sealed/deeper", "permission in " + disk.path().string() + ";"});
+  // Before the text is read: one that is none is not noticed.
+  write_bytes(site / "empty.txt", "");
+  check_mistake(site, {"data", "prepare", "--input", "empty.txt", "--out", "sealed/data"},
+                {"sealed/data", "permission in " + disk.path().string() + ";"});
 }
