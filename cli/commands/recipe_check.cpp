@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <filesystem>
 #include <limits>
 #include <system_error>
@@ -32,6 +33,16 @@ bool exists_here(const fs::path& path) {
   return fs::exists(path, failed);
 }
 
+/// The variable that names the directory of temporary files, in the library's order.
+std::string temporary_variable() {
+  for (const char* const name : {"TMPDIR", "TMP", "TEMP", "TEMPDIR"}) {
+    if (std::getenv(name) != nullptr) {
+      return name;
+    }
+  }
+  return "TMPDIR";
+}
+
 /// Where the recipe is checked. A directory that was not named is removed with this object, unless
 /// it is to be kept.
 class Workplace {
@@ -44,11 +55,18 @@ class Workplace {
       return Workplace(std::move(directory), /*owned=*/false);
     }
     std::error_code failed;
-    std::string name =
-        (fs::temp_directory_path(failed) / ("actortrain-" + recipe.name + "-XXXXXX")).string();
-    if (failed || ::mkdtemp(name.data()) == nullptr) {
-      return failure(fmt::format("{}: no temporary directory: {}; name one by --out", name,
-                                 std::generic_category().message(failed ? failed.value() : errno)));
+    const fs::path above = fs::temp_directory_path(failed);
+    if (failed) {
+      const std::string name = temporary_variable();
+      const char* const value = std::getenv(name.c_str());
+      return user_error(fmt::format("{}={}: {}; set it to a directory, or name one by --out", name,
+                                    value == nullptr ? "" : value, failed.message()));
+    }
+    std::string name = (above / ("actortrain-" + recipe.name + "-XXXXXX")).string();
+    if (::mkdtemp(name.data()) == nullptr) {
+      Error error = storage::os_error(storage::Access::write, name, errno);
+      error.message += fmt::format(" by {} or --out", temporary_variable());
+      return error;
     }
     return Workplace(name, /*owned=*/true);
   }
@@ -64,7 +82,8 @@ class Workplace {
   }
 
   [[nodiscard]] const fs::path& directory() const { return directory_; }
-  void keep() { owned_ = false; }
+  /// Keeps the directory. Returns whether the user has not named it, so a line is to name it.
+  bool keep() { return std::exchange(owned_, false); }
 
  private:
   Workplace(fs::path directory, bool owned) : directory_(std::move(directory)), owned_(owned) {}
@@ -108,16 +127,22 @@ Status link_model(const RecipeCheckOptions& options, const Recipe& recipe,
                                         "leave it out",
                                         options.model, recipe.name));
   }
-  if (options.model.empty() && !exists_here(kRecipeModel)) {
+  const fs::path model = options.model.empty() ? kRecipeModel : options.model.c_str();
+  if (options.model.empty() && !exists_here(model)) {
     return user_error(fmt::format(
         "{}: the recipe starts from SmolLM2-135M-Instruct, --model DIRECTORY; `{} SmolLM2` fetches "
         "it into the directory SmolLM2",
         recipe.name, fetch_script(recipe).string()));
   }
+  std::error_code failed;
+  if (!fs::is_directory(model, failed)) {
+    return user_error(fmt::format("--model {0}: {1}; `{2} {0}` fetches it", model.string(),
+                                  exists_here(model) ? "not a directory" : "no such directory",
+                                  fetch_script(recipe).string()));
+  }
   if (options.model.empty()) {
     return {};
   }
-  std::error_code failed;
   fs::remove(kRecipeModel, failed);
   fs::create_directory_symlink(options.model, kRecipeModel, failed);
   return failed ? Status(storage::os_error(storage::Access::write, kRecipeModel, failed.value()))
@@ -147,7 +172,11 @@ Result<int> make_recipe_data(const Recipe& recipe) {
   const StopOnSignal stop;
   const auto end =
       TRAIN_TRY(run_child({*python, "-B", script.string(), own_program()}, {.stop = stop.token()}));
-  if (end.stopped) {
+  if (end.stopped || stop_signal() != 0) {
+    print(
+        fmt::format("{}: stopped by signal {} in {}, before the first step; the same command "
+                    "starts again\n",
+                    recipe.name, stop_signal(), kRecipeScript));
     return kExitStopped;
   }
   if (end.exit_code != 0) {
@@ -246,21 +275,24 @@ Result<int> check_recipe(const RecipeCheckOptions& given) {
   run.config = kRecipeRunFile;
   run.set = set;
   const int code = TRAIN_TRY(run_training(run));
+  // --steps ends a run as a signal does.
+  if (code != kExitFinished && !(code == kExitStopped && options.steps && stop_signal() == 0)) {
+    if (workplace.keep()) {
+      print(fmt::format("{}: the run is in {}; the same command resumes it with --out {}\n",
+                        recipe.name, workplace.directory().string(),
+                        workplace.directory().string()));
+    }
+    return code;
+  }
   const auto metrics = run::run_root(config) / "metrics.jsonl";
   const StepDigests found =
       digests_of_metrics(TRAIN_TRY(storage::read_file(metrics, kMostRecipeMetrics)));
-  const std::int64_t last = options.steps.value_or(std::numeric_limits<std::int64_t>::max());
-  const RecipeComparison comparison = compare_digests(recorded, found, last);
-  // --steps ends a run as a signal does.
-  if (code != kExitFinished && !(code == kExitStopped && options.steps && stop_signal() == 0)) {
-    workplace.keep();
-    return code;
-  }
   if (options.record) {
     TRAIN_RETURN_IF_ERROR(record_digests(recipe, found));
     return kExitFinished;
   }
-  return show_comparison(recipe, comparison, workplace);
+  const std::int64_t last = options.steps.value_or(std::numeric_limits<std::int64_t>::max());
+  return show_comparison(recipe, compare_digests(recorded, found, last), workplace);
 }
 
 }  // namespace
@@ -295,7 +327,8 @@ void describe_recipe_check(CommandSyntaxes& commands) {
       "  0   every compared step has the recorded digest\n"
       "  1   a step differs, or the run failed\n"
       "  2   mistake in the command or the recipe; nothing was trained\n"
-      "  75  stopped by a signal after saving; the same command resumes where --out is given\n");
+      "  75  stopped by a signal after saving; the same command with --out resumes, with the\n"
+      "      directory that the last line names where none was given\n");
 }
 
 }  // namespace train::cli

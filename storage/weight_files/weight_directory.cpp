@@ -138,7 +138,13 @@ std::string how_to_fetch(std::string_view name) {
   const std::size_t slash = name.find('/');
   if (slash == std::string_view::npos || !is_word(name.substr(0, slash)) ||
       !is_word(name.substr(slash + 1))) {
-    return "";
+    return std::filesystem::path(name).filename() == "SmolLM2"
+               ? fmt::format(
+                     "; `scripts/smollm2.sh {}` fetches it, in a package "
+                     "share/actortrain/recipes/smollm2.sh",
+                     name)
+               : "; a published model is fetched first, by `hf download OWNER/NAME --local-dir "
+                 "DIR`";
   }
   return fmt::format(
       "; a repository of that name is fetched first, by `hf download {} --local-dir {}`", name,

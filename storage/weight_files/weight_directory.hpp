@@ -82,8 +82,8 @@ class WeightDirectory {
 /// Explains why a directory that holds only a PEFT adapter is not a model, and what to do with it.
 [[nodiscard]] std::string adapter_alone(const std::filesystem::path& path);
 
-/// For "owner/name", which is not a path here: "; " and how to fetch that repository of a model
-/// hub. Empty for any other text.
+/// For a path that does not exist: "; " and how a published model gets there. For "owner/name": how
+/// to fetch that repository of a model hub.
 [[nodiscard]] std::string how_to_fetch(std::string_view name);
 
 }  // namespace train::storage

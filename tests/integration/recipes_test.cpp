@@ -2,6 +2,7 @@
 // without AVX-512, on one rank and on three.
 
 #include "tests/integration/sites/killed_runs.hpp"
+#include "tests/support/harness/hang_limit.hpp"
 
 using namespace train::test;
 
@@ -105,7 +106,62 @@ TEST_CASE("recipes: a directory of other files, a failed script and a model too 
   const Ended without = site.call(check_words("./mine", {"--out", "chat"}));
   CHECK(without.exit_code == 2);
   CHECK(has(without.err, "smollm2.sh SmolLM2"));
+  const Ended absent = site.call(check_words("./mine", {"--out", "chat", "--model", "none"}));
+  CHECK(absent.exit_code == 2);
+  CHECK(has(absent.err, "/none: no such directory; `"));
+  CHECK(has(absent.err, "/none` fetches it"));
   CHECK(site.call(check_words("./mine", {"--steps", "4"})).exit_code == 2);
+}
+
+TEST_CASE("recipes: a stopped check names the directory from which it is resumed",
+          "[integration][recipes]") {
+  const RunSite site;
+  fs::create_directories(site / "temporary");
+  const fs::path folder = own_recipe(site);
+  write_bytes(folder / "digests.txt", "5 00112233445566aa\n");
+  const auto start = [&](const Words& more) {
+    return std::make_unique<Process>(
+        joined({"/usr/bin/env", "TMPDIR=" + (site / "temporary").string(), program()},
+               check_words("./mine", joined({"--set", "run.steps=1000000"}, more))),
+        site.path());
+  };
+  const auto directory = [&] {
+    const auto found = fs::directory_iterator(site / "temporary");
+    return found == fs::directory_iterator() ? fs::path() : found->path();
+  };
+  const auto begun = start({});
+  REQUIRE(comes_true(
+      [&] { return !directory().empty() && fs::exists(directory() / "runs/tiny/metrics.jsonl"); }));
+  begun->send(SIGTERM);
+  const Ended stopped = begun->wait();
+  INFO(stopped.err << stopped.out);
+  CHECK(stopped.exit_code == 75);
+  REQUIRE_FALSE(directory().empty());
+  CHECK(has(verdict_of(stopped),
+            "mine: the run is in " + directory().string() + "; the same command resumes it with"));
+
+  write_bytes(folder / "data.py", "import time\nopen('begun', 'w').close()\ntime.sleep(60)\n");
+  fs::remove_all(directory());
+  const auto early = start({});
+  REQUIRE(comes_true([&] { return !directory().empty() && fs::exists(directory() / "begun"); }));
+  early->send(SIGTERM);
+  const Ended ended = early->wait();
+  CHECK(ended.exit_code == 75);
+  CHECK(has(verdict_of(ended), "mine: stopped by signal 15 in data.py, before the first step"));
+  CHECK(directory().empty());
+}
+
+TEST_CASE("recipes: without a directory for temporary files its variable is named",
+          "[integration][recipes]") {
+  const RunSite site;
+  write_bytes(own_recipe(site) / "digests.txt", "5 00112233445566aa\n");
+  const Ended ended =
+      Process(joined({"/usr/bin/env", "TMPDIR=/nonexistent", program()}, check_words("./mine", {})),
+              site.path())
+          .wait();
+  CHECK(ended.exit_code == 2);
+  CHECK(has(ended.err, "error TMPDIR=/nonexistent: "));
+  CHECK(has(ended.err, "name one by --out"));
 }
 
 TEST_CASE("recipes: those that come with the program are listed", "[integration][recipes]") {
