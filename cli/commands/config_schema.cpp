@@ -68,6 +68,11 @@ Json source_schema() {
   return schema;
 }
 
+/// Schema of a list, which as the reader has it may also be one value without brackets.
+Json list_schema(const Json& item) {
+  return {{"anyOf", {{{"type", "array"}, {"items", item}}, item}}};
+}
+
 /// Schema of a key's value.
 Json value_schema(const configs::Field& field, configs::RunConfig& defaults) {
   return std::visit(
@@ -78,9 +83,9 @@ Json value_schema(const configs::Field& field, configs::RunConfig& defaults) {
         } else if constexpr (std::is_same_v<Value, std::string>) {
           return text_schema(field);
         } else if constexpr (std::is_same_v<Value, std::vector<std::string>>) {
-          return {{"type", "array"}, {"items", {{"type", "string"}}}};
+          return list_schema({{"type", "string"}});
         } else if constexpr (std::is_same_v<Value, std::vector<std::int64_t>>) {
-          return {{"type", "array"}, {"items", number_schema(field.limits, /*whole=*/true)}};
+          return list_schema(number_schema(field.limits, /*whole=*/true));
         } else if constexpr (std::is_same_v<Value, std::vector<configs::DataSource>>) {
           return {{"type", "array"}, {"items", source_schema()}};
         } else {

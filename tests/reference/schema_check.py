@@ -54,7 +54,7 @@ def main():
              ("run.steps", 0), ("run.steps", 2.5), ("run.name", 3), ("parallel.strategy", "fsdp"),
              ("data.sequence_length", [1]), ("parallel.sync", "first"), ("parallel.sync", 0)]
     right = [("optimizer.lr", 1), ("run.steps", 3), ("parallel.sync", "last_lane"), ("parallel.sync", 2),
-             ("parallel.strategy", "full")]
+             ("parallel.strategy", "full"), ("train.freeze", "head"), ("train.freeze", ["head"])]
     with tempfile.TemporaryDirectory() as folder:
         for key, value in wrong + right:
             tables = copy.deepcopy(tomllib.loads(base.read_text()))
