@@ -1,8 +1,10 @@
 #include "data/prepare/prepare.hpp"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <system_error>
 
 #include "data/prepare/document_reader.hpp"
@@ -135,6 +137,22 @@ Status check_request(const PrepareRequest& request) {
   return {};
 }
 
+/// Checks that `out` can be written or made, and makes nothing: before the text is read, which may
+/// take long, and may be refused.
+Status check_writable(const fs::path& out) {
+  std::error_code unknown;
+  fs::path nearest = TRAIN_TRY(storage::absolute_path(out));
+  while (nearest.has_relative_path() && !fs::exists(nearest, unknown)) {
+    nearest = nearest.parent_path();
+  }
+  if (!fs::is_directory(nearest, unknown)) {
+    return storage::make_directory(out);  // A file is in the way.
+  }
+  return ::access(nearest.c_str(), W_OK | X_OK) == 0
+             ? Status()
+             : storage::os_error(storage::Access::write, out / "meta.json", errno);
+}
+
 Result<PrepareReport> write_tokens(const PrepareRequest& request, const TokenCensus& census,
                                    ReadProgress& progress) {
   auto writers = TRAIN_TRY(TokenWriters::create(request.out, 2));
@@ -172,6 +190,7 @@ Result<PrepareReport> prepare_dataset(const PrepareRequest& request,
         fmt::format("{} already holds data ({}); use --force to replace it, or another --out",
                     request.out.string(), earlier.front().filename().string()));
   }
+  TRAIN_RETURN_IF_ERROR(check_writable(request.out));
   if (request.tokenizer != "bytes") {
     return prepare_encoded(request, total, callback);
   }
