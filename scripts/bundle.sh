@@ -126,7 +126,8 @@ grep -rhoE '/usr/share/common-licenses/[A-Za-z0-9][A-Za-z0-9.+-]*[A-Za-z0-9]' "$
 done
 
 cp "$root"/configs/*.toml "$root/configs/README.md" "$tree/configs/"
-cp -r "$root/configs/clusters" "$tree/configs/"
+mkdir "$tree/configs/clusters"
+cp "$root"/configs/clusters/*.toml "$tree/configs/clusters/"
 
 if [ -n "$gpu_check" ]; then
   mkdir -p "$tree/share/peers" "$tree/share/fixtures"
@@ -149,6 +150,7 @@ fi
 printf '%s\n' "${carried[@]}" | python3 "$root/scripts/bill_of_materials.py" "$version" "$tree" "$cuda_runtime" \
   >"$tree/licences/sbom.cdx.json"
 sed -e "s/@VERSION@/$version/" "$root/scripts/bundle_readme.md" >"$tree/README.md"
+python3 "$root/scripts/packed_links.py" "$tree"
 
 # The same build gives the same bytes: the times are the last commit's, where there is one.
 time="$(git -C "$root" log -1 --format=@%ct 2>/dev/null || true)"

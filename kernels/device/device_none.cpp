@@ -5,7 +5,9 @@
 namespace train::kernels {
 
 const std::string& cuda_absence() {
-  static const std::string absence = "this build has no CUDA";
+  static const std::string absence =
+      "this build has no CUDA (`./dev build gpu` makes one that has, where there is a CUDA "
+      "toolkit)";
   return absence;
 }
 

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <csignal>
 #include <optional>
+#include <regex>
 
 #include "tests/support/disks/temp_directory.hpp"
 #include "tests/support/processes/http_client.hpp"
@@ -114,6 +115,24 @@ class BareMachine {
   fs::path home_;
 };
 
+/// Checks that every page of an unpacked bundle links only to what the bundle has.
+void check_links(const fs::path& home) {
+  const std::regex link(R"(\]\(([^)\s:#]+)[^)\s:]*\))");
+  std::size_t pages = 0;
+  for (const auto& entry : fs::recursive_directory_iterator(home)) {
+    if (entry.path().extension() != ".md") {
+      continue;
+    }
+    ++pages;
+    const std::string text = read_bytes(entry.path());
+    for (std::sregex_iterator at(text.begin(), text.end(), link), end; at != end; ++at) {
+      INFO(entry.path() << ": " << at->str(1));
+      CHECK(fs::exists(entry.path().parent_path() / at->str(1)));
+    }
+  }
+  CHECK(pages > 10);  // Its own, that of the run files, and those of the recipes.
+}
+
 /// What scripts/bundle.sh makes of this build, in `out`.
 fs::path packed(const TempDirectory& out, const Words& options) {
   Words words = {ACTORTRAIN_SOURCE_DIR "/scripts/bundle.sh", ACTORTRAIN_BINARY_DIR,
@@ -216,6 +235,9 @@ TEST_CASE("bundle: it trains where there is no C library and nothing else", "[bu
     CHECK(name.find("libcu") == std::string::npos);
   }
   CHECK(fs::exists(machine.file(machine.home() + "/licences/librocksdb-dev")));
+  check_links(machine.file(machine.home()));
+  CHECK(fs::exists(machine.file(machine.home() + "/configs/clusters/generic.toml")));
+  CHECK_FALSE(fs::exists(machine.file(machine.home() + "/configs/clusters/cluster_profile.cpp")));
 
   const Ended version = must(machine.call({"--version"}));
   CHECK(version.out == "actortrain " ACTORTRAIN_VERSION "\n");
