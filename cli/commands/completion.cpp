@@ -192,11 +192,15 @@ std::string manual(const std::vector<Described>& all) {
 }  // namespace
 
 void describe_completion(CommandSyntaxes& commands) {
-  commands.add("completion", "Print completion of commands, options and keys for bash.")
-      .runs(+[](const CompletionOptions&) {
-        with_commands([](const auto& all) { print(bash_completion(all)); });
-        return Status();
-      });
+  CommandSyntax& command =
+      commands.add("completion", "Print completion of commands, options and keys for bash.");
+  command.runs(+[](const CompletionOptions&) {
+    with_commands([](const auto& all) { print(bash_completion(all)); });
+    return Status();
+  });
+  command.read(
+      "shell", [](std::string_view text) { return text == "bash"; }, "SHELL must be bash",
+      "Shell, which may be left out: bash alone is supported", "SHELL");
 }
 
 void describe_manual(CommandSyntaxes& commands) {

@@ -58,9 +58,9 @@ class RunAudit {
                       [](const auto& step) { return !step.second.tensor_digests.empty(); });
     return fmt::format(
         "consistent: {} checkpoint{}, {} of them with digests in the journal; {} steps, {} with "
-        "digests; {} lines of metrics{}{}",
+        "digests; metrics of {} step{}{}{}",
         checkpoints_, checkpoints_ == 1 ? "" : "s", digested_checkpoints_, journal_.steps.size(),
-        digested, metric_steps_,
+        digested, metric_steps_, metric_steps_ == 1 ? "" : "s",
         newer_metrics_ > 0 ? fmt::format(", {} newer ones than the journal", newer_metrics_)
                            : std::string(),
         changes_.empty() ? std::string() : "; " + changes());

@@ -25,7 +25,7 @@ constexpr double kPeakSeconds = 0.5;
 constexpr std::uint64_t kMostBytes = 1 << 20;
 constexpr std::size_t kMostWorks = 32;  // Per device, precision and number of threads.
 
-/// Path of the kept rates; empty: the user has no such directory.
+/// Path of the kept rates; empty: the user has no home directory.
 fs::path rates_file() {
   const auto variable = [](const char* name) {
     const char* const text = std::getenv(name);
@@ -33,8 +33,9 @@ fs::path rates_file() {
   };
   const fs::path cache = variable("XDG_CACHE_HOME");
   const fs::path home = variable("HOME");
-  if (cache.empty() && home.empty()) {
-    return {};
+  std::error_code unknown;
+  if (cache.empty() && !fs::is_directory(home, unknown)) {
+    return {};  // A home is made by its machine's administrator.
   }
   return (cache.empty() ? home / ".cache" : cache) / "actortrain" / "rates.json";
 }

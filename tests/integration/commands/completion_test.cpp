@@ -14,8 +14,10 @@ namespace {
 
 using test::Process;
 
-std::string printed(const std::string& command) {
-  auto ended = Process({ACTORTRAIN_BINARY_DIR "/actortrain", command}).wait();
+std::string printed(const std::string& command, const std::vector<std::string>& arguments = {}) {
+  std::vector<std::string> words = {ACTORTRAIN_BINARY_DIR "/actortrain", command};
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  auto ended = Process(words).wait();
   INFO(ended.err);
   REQUIRE(ended.exit_code == 0);
   return ended.out;
@@ -47,6 +49,7 @@ TEST_CASE("completion: bash offers commands, options, values and keys",
   const test::TempDirectory directory;
   const std::string script = (directory / "actortrain").string();
   test::write_bytes(script, printed("completion"));
+  CHECK(printed("completion", {"bash"}) == printed("completion"));
   using Found = std::set<std::string>;
   CHECK(completed(script, {"actortrain", "st"}) == Found{"status"});
   CHECK(completed(script, {"actortrain", ""}).count("run") == 1);

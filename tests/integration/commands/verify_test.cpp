@@ -26,7 +26,7 @@ TEST_CASE("verify: a run that is whole, also after a signal and while it is on",
   }
   run->send(SIGTERM);
   REQUIRE(run->wait().exit_code == 75);
-  check_same(site, verify_words(site), {"consistent: ", " checkpoints", " lines of metrics"});
+  check_same(site, verify_words(site), {"consistent: ", " checkpoints", "metrics of "});
   const auto steps = journal_of(site.run()).steps.size();
   site.train(joined(keys, {fmt::format("run.steps={}", steps + 5)}));
   check_same(site, verify_words(site), {fmt::format("{} steps", steps + 5)});
@@ -38,7 +38,7 @@ TEST_CASE("verify: every thing that does not fit is named", "[integration][.full
   const fs::path run = site.run();
   check_same(site, verify_words(site),
              {"consistent: 2 checkpoints, 2 of them with digests in the journal; 20 steps, 4 with "
-              "digests; 20 lines of metrics"});
+              "digests; metrics of 20 steps"});
   SECTION("a weight that changed") {
     const std::string tensor = flip_a_weight(run, 10);
     check_found(site, verify_words(site), {"problem: step-00000010: damaged", tensor});
