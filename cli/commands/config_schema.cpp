@@ -34,6 +34,9 @@ Json text_schema(const configs::Field& field) {
   Json schema = {{"type", "string"}};
   if (!field.choices.empty()) {
     schema["enum"] = configs::split_choices(field);
+    if (field.key() == "model.arch") {
+      schema["enum"].push_back("");  // In stored run files whose model is in model.config.
+    }
   }
   if (field.or_integer) {
     return {{"anyOf", {schema, number_schema(field.limits, /*whole=*/true)}}};
@@ -69,8 +72,9 @@ Json source_schema() {
 }
 
 /// Schema of a list, which as the reader has it may also be one value without brackets.
-Json list_schema(const Json& item) {
-  return {{"anyOf", {{{"type", "array"}, {"items", item}}, item}}};
+Json list_schema(const Json& item, int least) {
+  const Json list = {{"type", "array"}, {"items", item}, {"minItems", least}};
+  return {{"anyOf", {list, item}}};
 }
 
 /// Schema of a key's value.
@@ -83,9 +87,9 @@ Json value_schema(const configs::Field& field, configs::RunConfig& defaults) {
         } else if constexpr (std::is_same_v<Value, std::string>) {
           return text_schema(field);
         } else if constexpr (std::is_same_v<Value, std::vector<std::string>>) {
-          return list_schema({{"type", "string"}});
+          return list_schema({{"type", "string"}, {"minLength", 1}}, /*least=*/0);
         } else if constexpr (std::is_same_v<Value, std::vector<std::int64_t>>) {
-          return list_schema(number_schema(field.limits, /*whole=*/true));
+          return list_schema(number_schema(field.limits, /*whole=*/true), /*least=*/1);
         } else if constexpr (std::is_same_v<Value, std::vector<configs::DataSource>>) {
           return {{"type", "array"}, {"items", source_schema()}};
         } else {

@@ -43,6 +43,12 @@ bool valid(const Json& schema, const Json& value) {
       !keeps("exclusiveMinimum", std::greater<>()) || !keeps("exclusiveMaximum", std::less<>())) {
     return false;
   }
+  if (value.is_string() && value.get<std::string>().size() < schema.value("minLength", 0U)) {
+    return false;
+  }
+  if (value.is_array() && value.size() < schema.value("minItems", 0U)) {
+    return false;
+  }
   if (value.is_array()) {
     return std::ranges::all_of(value, [&](const Json& one) { return valid(schema["items"], one); });
   }
@@ -101,7 +107,13 @@ bool taken(const configs::Field& field, const std::string& value) {
   const std::string text =
       "[" + std::string(field.section) + "]\n" + std::string(field.name) + " = " + value + "\n";
   const auto config = configs::parse_config(text, "x.toml");
-  return config || config.error().message.find(field.key() + " must be ") == std::string::npos;
+  const std::string message = config ? "" : config.error().message;
+  return std::ranges::none_of(
+      std::vector<std::string>{" must ", " is \"", " is empty", " holds an empty text", " holds ",
+                               "[0].weight must be "},
+      [&](const std::string& words) {
+        return message.find(field.key() + words) != std::string::npos;
+      });
 }
 
 }  // namespace
