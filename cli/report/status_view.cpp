@@ -164,6 +164,7 @@ Result<StatusView> read_status(const storage::Within& run, const Surroundings& h
                   .writer = writer_of(json)};
   view.condition = condition_of(view.writer, here, watch);
   view.age_s = age_of(view.writer, here, watch);
+  view.run = run.path();
   return view;
 }
 
@@ -260,6 +261,15 @@ void add_rate(fmt::memory_buffer& text, const StatusView& view, const Json& json
   }
 }
 
+/// Path of a checkpoint from here. The run names it from the directory where it was started.
+std::string saved_place(const StatusView& view, const std::string& directory) {
+  const fs::path written = directory;
+  const bool below_run = written.parent_path().filename() == "checkpoints";
+  return written.is_absolute() || !below_run
+             ? directory
+             : (view.run / "checkpoints" / written.filename()).string();
+}
+
 void add_head(fmt::memory_buffer& text, const StatusView& view, const Json& json,
               std::optional<double> mean_rate) {
   add(text, "run {}: {}\n", json.value("run", std::string()), condition_words(view, json));
@@ -271,7 +281,7 @@ void add_head(fmt::memory_buffer& text, const StatusView& view, const Json& json
   const Json saved = json.value("saved", Json::object());
   if (saved.contains("step")) {
     add(text, "  saved step {} {}: {}\n", integer_at(saved, "step"), ago(view, saved, "unix_s"),
-        saved.value("directory", std::string()));
+        saved_place(view, saved.value("directory", std::string())));
   }
   if (saved.contains("failure")) {
     add(text, "  the newest save failed: {}\n", saved.value("failure", std::string()));

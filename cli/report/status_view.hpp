@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -33,7 +34,8 @@ struct StatusView {
   std::string file;  ///< Validated content (status_schema.hpp), without nulls.
   StatusWriter writer = {};
   RunCondition condition = RunCondition::running;
-  std::int64_t age_s = 0;  ///< Age of the file.
+  std::int64_t age_s = 0;          ///< Age of the file.
+  std::filesystem::path run = {};  ///< Directory of the run, as the reader has named it.
 };
 
 /// Data of this machine needed to tell running from dead.
