@@ -54,17 +54,19 @@ fs::path run_above(const fs::path& directory) {
   return {};
 }
 
-/// A run below a directory, such as runs/; empty: there is none.
-fs::path run_below(const fs::path& directory) {
+/// Runs below a directory such as runs/, or below the runs/ of one; sorted.
+std::set<fs::path> runs_below(const fs::path& directory) {
   std::set<fs::path> found;
-  std::error_code ended;
-  for (fs::directory_iterator entry(directory, ended), end; !ended && entry != end;
-       entry.increment(ended)) {
-    if (is_run(entry->path())) {
-      found.insert(entry->path());
+  for (const fs::path& folder : {directory, directory / "runs"}) {
+    std::error_code ended;
+    for (fs::directory_iterator entry(folder, ended), end; !ended && entry != end;
+         entry.increment(ended)) {
+      if (is_run(entry->path())) {
+        found.insert(entry->path());
+      }
     }
   }
-  return found.empty() ? fs::path() : *found.begin();
+  return found;
 }
 
 }  // namespace
@@ -83,10 +85,14 @@ Error not_a_run(const fs::path& directory) {
         "{}: lies in a run; give the run, {}, and choose a checkpoint of it by its step",
         directory.string(), run.string()));
   }
-  const fs::path run = run_below(directory);
-  return user_error(fmt::format(
-      "{}: not a run directory (no config.toml); give the directory that `actortrain run` made{}",
-      directory.string(), run.empty() ? "" : fmt::format(", such as {}", run.string())));
+  const std::set<fs::path> runs = runs_below(directory);
+  const std::string advice =
+      runs.empty()       ? "give the directory that `actortrain run` made"
+      : runs.size() == 1 ? fmt::format("did you mean \"{}\"?", runs.begin()->string())
+                         : fmt::format("give the directory that `actortrain run` made, such as {}",
+                                       runs.begin()->string());
+  return user_error(
+      fmt::format("{}: not a run directory (no config.toml); {}", directory.string(), advice));
 }
 
 Result<StoredRun> open_run(const std::string& directory) {

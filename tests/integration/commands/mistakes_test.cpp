@@ -113,7 +113,9 @@ TEST_CASE("mistakes: what is given to a command instead of what it wants",
   site.train({"run.steps=1", "schedule.warmup_steps=0"});
   check_mistake(site, {"describe", "runs/tiny"}, {"runs/tiny: a run, not a model", "export"});
   check_mistake(site, {"status", "tiny"}, {"tiny: no such directory; did you mean \"runs/tiny\"?"});
-  check_mistake(site, {"generate", "runs"}, {"runs: not a run directory", "such as runs/tiny"});
+  check_mistake(site, {"generate", "runs"},
+                {"runs: not a run directory", "did you mean \"runs/tiny\"?"});
+  check_mistake(site, {"status", "."}, {".: not a run directory", "did you mean \"./runs/tiny\"?"});
   check_mistake(site, {"export", "runs/tiny/checkpoints/step-00000001", "--out", "o"},
                 {"lies in a run; give the run, runs/tiny, and choose a checkpoint of it"});
   check_mistake(site, {"describe", "tiny.txt"}, {"tiny.txt: no such config.json", "describe"});
