@@ -97,7 +97,8 @@ bool has_rates(const configs::RunConfig& config, const ReplayRange& range) {
 /// now, and what determines no bit.
 Result<configs::RunConfig> config_of_steps(const configs::RunConfig& stored,
                                            const std::vector<ConfigRecord>& records,
-                                           const Candidates& placed, const ReplayRange& range) {
+                                           const Candidates& placed, const ReplayRange& range,
+                                           const fs::path& run) {
   const ConfigRecord* const record = record_of(records, range.first_step() + 1);
   std::string text = record == nullptr ? "" : record->text;
   for (const checkpoint::Candidate& candidate : placed) {  // The newest first.
@@ -112,7 +113,8 @@ Result<configs::RunConfig> config_of_steps(const configs::RunConfig& stored,
   if (text.empty()) {
     return stored;
   }
-  auto config = TRAIN_TRY(configs::parse_config(text, "the run's record of its configuration"));
+  auto config = as_found(
+      TRAIN_TRY(configs::parse_config(text, "the run's record of its configuration")), run);
   configs::RunConfig now = stored;
   for (const configs::Field& field : configs::all_fields()) {
     const bool moved = field.between_starts == configs::BetweenStarts::may_move ||
@@ -217,7 +219,7 @@ std::string ReplayRange::start_text() const {
 
 Result<ReplayPlan> plan_replay(const ReplayOptions& options) {
   const fs::path run(options.run_directory);
-  const auto stored = TRAIN_TRY(load_run_config(run));
+  const auto stored = TRAIN_TRY(load_run_with_data(run));
   ReplayRange range;
   const auto store = TRAIN_TRY(storage::RocksStore::open_read_only(run / "index"));
   range.journal = TRAIN_TRY(read_journal(*store, run / "index"));
@@ -225,7 +227,7 @@ Result<ReplayPlan> plan_replay(const ReplayOptions& options) {
   TRAIN_RETURN_IF_ERROR(choose_steps(options, placed, range));
   range.changes = TRAIN_TRY(changed_keys(*store, {.first = range.first_step(), .end = range.to}));
   const auto records = TRAIN_TRY(read_config_records(*store));
-  const auto original = TRAIN_TRY(config_of_steps(stored, records, placed, range));
+  const auto original = TRAIN_TRY(config_of_steps(stored, records, placed, range, run));
   TRAIN_RETURN_IF_ERROR(check_one_config(original, range));
   const auto config = TRAIN_TRY(on_ranks(original, options.ranks));
   auto replayed = config;

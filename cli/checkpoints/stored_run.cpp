@@ -12,6 +12,7 @@
 #include "base/text/log.hpp"
 #include "checkpoint/format/layout.hpp"
 #include "checkpoint/save/retention.hpp"
+#include "cli/checkpoints/run_paths.hpp"
 #include "cli/options.hpp"
 #include "configs/load_config.hpp"
 #include "engine/optimizer/averaged.hpp"
@@ -104,7 +105,11 @@ Result<StoredRun> open_run(const std::string& directory) {
   return run;
 }
 
-Result<configs::RunConfig> load_run_config(const fs::path& run) {
+namespace {
+
+/// Configuration of `run` with paths that are right from here, and not yet the run's own copy of
+/// its model.
+Result<FoundPaths> read_run_config(const fs::path& run) {
   std::error_code ignored;
   if (!fs::exists(run / "config.toml", ignored)) {
     return not_a_run(run);
@@ -113,7 +118,29 @@ Result<configs::RunConfig> load_run_config(const fs::path& run) {
   const auto text =
       TRAIN_TRY(storage::read_within({.folder = run, .below = "config.toml"}, kLargestConfig));
   auto config = TRAIN_TRY(configs::parse_config(text, (run / "config.toml").string()));
-  return run::use_run_copy(std::move(config), run);
+  return find_paths(std::move(config), run);
+}
+
+}  // namespace
+
+configs::RunConfig as_found(configs::RunConfig config, const fs::path& run) {
+  return run::use_run_copy(find_paths(std::move(config), run).config, run);
+}
+
+Result<configs::RunConfig> load_run_config(const fs::path& run) {
+  auto found = TRAIN_TRY(read_run_config(run));
+  return run::use_run_copy(std::move(found.config), run);
+}
+
+Result<configs::RunConfig> load_run_with_data(const fs::path& run) {
+  auto found = TRAIN_TRY(read_run_config(run));
+  if (!found.missing.empty()) {
+    return user_error(found.missing);
+  }
+  for (const std::string& note : found.notes) {
+    log_warning(fmt::format("run_paths {}", note));
+  }
+  return run::use_run_copy(std::move(found.config), run);
 }
 
 Error none_yet(const StoredRun& run) {

@@ -30,8 +30,16 @@ struct StoredRun {
 
 /// Errors (user): not a run's directory.
 [[nodiscard]] Result<StoredRun> open_run(const std::string& directory);
-/// Configuration of `run`. Errors (user): not a run directory.
+/// Stored configuration `config` of `run`, with paths that are right from here (find_paths()), and
+/// the run's own copy of its model where the model is gone.
+[[nodiscard]] configs::RunConfig as_found(configs::RunConfig config,
+                                          const std::filesystem::path& run);
+/// Configuration of `run`, as_found(). Errors (user): not a run directory.
 [[nodiscard]] Result<configs::RunConfig> load_run_config(const std::filesystem::path& run);
+/// The same, for a command that reads the run's data; warns where the working directory has other
+/// files of the same names. Errors (user): also, a relative directory of data does not exist; names
+/// the directory where the run was started.
+[[nodiscard]] Result<configs::RunConfig> load_run_with_data(const std::filesystem::path& run);
 /// Error (user): `average` is requested, but the run keeps none (train.ema).
 [[nodiscard]] Status check_average(const configs::RunConfig& config, bool average);
 

@@ -228,9 +228,10 @@ Status evaluate_run(const EvalOptions& options) {
   if (is_published_model(root)) {
     return evaluate_published(options, root);
   }
-  const auto stored = TRAIN_TRY(load_run_config(options.run_directory));
-  TRAIN_RETURN_IF_ERROR(check_average(stored, options.ema));
   const bool answers = !options.choices.empty();
+  const auto stored = TRAIN_TRY(answers ? load_run_config(options.run_directory)
+                                        : load_run_with_data(options.run_directory));
+  TRAIN_RETURN_IF_ERROR(check_average(stored, options.ema));
   if (!answers && options.ranks > stored.batch.lanes) {
     return user_error(fmt::format("--ranks {}: the run has {} lanes; use at most that many ranks",
                                   options.ranks, stored.batch.lanes));

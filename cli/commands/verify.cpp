@@ -13,7 +13,6 @@
 #include "configs/load_config.hpp"
 #include "engine/state_view.hpp"
 #include "run/directory/config_record.hpp"
-#include "run/model/model_files.hpp"
 #include "run/plan/run_plan.hpp"
 #include "storage/rocks_store.hpp"
 
@@ -112,7 +111,7 @@ class RunAudit {
     for (std::size_t back = 1; back <= allowed; ++back) {
       const auto recorded = TRAIN_TRY(configs::parse_config(records_[records_.size() - back].text,
                                                             (root_ / "config.toml").string()));
-      edits = edits_text(configs::key_changes(use_run_copy(recorded, root_), config_));
+      edits = edits_text(configs::key_changes(as_found(recorded, root_), config_));
       if (edits.empty()) {
         return {};
       }
