@@ -263,6 +263,12 @@ Result<int> train(const configs::RunConfig& config, const RunOptions& options,
   return code;
 }
 
+Result<int> train_given(const GivenConfig& given, const RunOptions& options) {
+  const Result<int> code =
+      train(given.config, options, configs::idle_key_notes(given.config, given.places));
+  return code ? code : configs::with_place(code.error(), given.config, given.places);
+}
+
 }  // namespace
 
 Result<int> run_training(const RunOptions& options) {
@@ -276,10 +282,16 @@ Result<int> run_training(const RunOptions& options) {
   if (options.nodes) {
     set.push_back(fmt::format("parallel.nodes={}", *options.nodes));
   }
-  configs::KeyPositions places;
-  const auto config = TRAIN_TRY(configs::load_config(options.config, set, &places));
-  const Result<int> code = train(config, options, configs::idle_key_notes(config, places));
-  return code ? code : configs::with_place(code.error(), config, places);
+  GivenConfig given;
+  given.config = TRAIN_TRY(configs::load_config(options.config, set, &given.places));
+  return train_given(given, options);
+}
+
+Result<int> run_given_config(const GivenConfig& given) {
+  watch_signals();
+  const RunOptions options;
+  const QueuedOutput output(options.json);
+  return train_given(given, options);
 }
 
 /// REQUIRES: block_signals().
