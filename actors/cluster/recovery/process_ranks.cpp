@@ -213,15 +213,14 @@ ProcessRanks::ProcessRanks(run::PreparedRun& run) : run_(run) {}
 ProcessRanks::~ProcessRanks() { forget_endpoint(endpoint_file(run_.directory.root)); }
 
 Result<run::Membership> ProcessRanks::meet() {
-  using Clock = std::chrono::steady_clock;
   // At first, nodes come when the batch system starts them.
   const bool first = run_.generation == 0;
   const configs::RecoverySection& recovery = run_.config().recovery;
-  const auto deadline =
-      Clock::now() + std::chrono::seconds(first ? recovery.start_wait_s : recovery.node_wait_s);
+  const auto deadline = std::chrono::steady_clock::now() +
+                        std::chrono::seconds(first ? recovery.start_wait_s : recovery.node_wait_s);
   auto network = HeadNetwork::open(run_);
   // Later, this node's own network may be down.
-  while (!network && !first && Clock::now() < deadline && stop_signal() == 0) {
+  while (!network && !first && std::chrono::steady_clock::now() < deadline && stop_signal() == 0) {
     std::this_thread::sleep_for(kBetweenListens);
     network = HeadNetwork::open(run_);
   }
