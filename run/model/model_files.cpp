@@ -259,8 +259,8 @@ Result<std::string> with_rope(const ModelConfigText& config, const configs::Rope
   if (rope.type == "none") {
     return config.text;
   }
-  using Json = nlohmann::ordered_json;
-  auto whole = Json::parse(config.text, nullptr, /*allow_exceptions=*/false);
+  using nlohmann::ordered_json;
+  auto whole = ordered_json::parse(config.text, nullptr, /*allow_exceptions=*/false);
   const auto refused = [&](const std::string& why) {
     return user_error(fmt::format("model.rope: {} {}; leave model.rope out", config.source, why));
   };
@@ -268,23 +268,24 @@ Result<std::string> with_rope(const ModelConfigText& config, const configs::Rope
     return refused("is no object of JSON");
   }
   const auto half = whole.find("text_config");
-  Json& keys = half != whole.end() && half->is_object() ? *half : whole;
+  ordered_json& keys = half != whole.end() && half->is_object() ? *half : whole;
   const auto context = keys.find("max_position_embeddings");
   if (context == keys.end() || !context->is_number_integer()) {
     return refused("has no max_position_embeddings to stretch");
   }
-  Json scaling = Json::object();
+  ordered_json scaling = ordered_json::object();
   for (const char* const key : {"rope_parameters", "rope_scaling"}) {
     const auto found = keys.find(key);
     if (found == keys.end() || found->is_null()) {
       continue;
     }
-    const Json kind = found->is_object()
-                          ? found->value("rope_type", found->value("type", Json("default")))
-                          : Json();
-    const bool by_layer = found->is_object() && std::ranges::any_of(*found, [](const Json& value) {
-                            return value.is_object();
-                          });
+    const ordered_json kind =
+        found->is_object()
+            ? found->value("rope_type", found->value("type", ordered_json("default")))
+            : ordered_json();
+    const bool by_layer =
+        found->is_object() &&
+        std::ranges::any_of(*found, [](const ordered_json& value) { return value.is_object(); });
     if (by_layer || kind != "default") {
       return refused(by_layer ? "has different ropes in different layers"
                               : fmt::format("has a rope of type {} already", kind.dump()));
@@ -301,7 +302,7 @@ Result<std::string> with_rope(const ModelConfigText& config, const configs::Rope
   keys["max_position_embeddings"] = static_cast<std::int64_t>(context->get<double>() * rope.factor);
   keys.erase(newer ? "rope_scaling" : "rope_parameters");
   keys[newer ? "rope_parameters" : "rope_scaling"] = std::move(scaling);
-  return whole.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return whole.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
 }
 
 Status check_rope_read(const ModelConfigText& config, const engine::ModelSpec& spec,

@@ -121,8 +121,8 @@ std::string SampleSet::text(std::size_t prompt, std::span<const std::int32_t> to
     text += stream.add(token);
   }
   text += stream.finish();
-  using Json = nlohmann::json;
-  return Json::parse(Json(text).dump(-1, ' ', false, Json::error_handler_t::replace))
+  using nlohmann::json;
+  return json::parse(json(text).dump(-1, ' ', false, json::error_handler_t::replace))
       .get<std::string>();
 }
 
