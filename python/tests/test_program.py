@@ -41,8 +41,10 @@ def executable(path: Path, text: str) -> Path:
 
 
 def printed(script: str, **variables: str) -> str:
+    """What a Python script prints in this environment, without the ACTORTRAIN_PYTHON of whoever runs the tests."""
+    inherited = {name: value for name, value in os.environ.items() if name != "ACTORTRAIN_PYTHON"}
     return subprocess.run([sys.executable, "-c", script], check=True, stdout=subprocess.PIPE, text=True,
-                          env={**os.environ, **variables}).stdout.strip()
+                          env={**inherited, **variables}).stdout.strip()
 
 
 def test_a_console_script_without_its_program_ends(tmp_path: Path) -> None:
