@@ -101,8 +101,8 @@ typename Inspector::result_type inspect(Inspector& f, Message& message) {
 
 }  // namespace train::run
 
-// What the framework calls of a message by virtual functions is compiled once, in
-// message_instances.cpp, and not in every unit that sends the message, where it would be half of
+// Functions of a message that the framework calls virtually are compiled once, in
+// message_instances.cpp, and not in every unit that sends the message, where they would be half of
 // the compiler's time. Each message has one line at the end of its header, outside of all
 // namespaces.
 #ifndef TRAIN_INSTANCES

@@ -31,7 +31,7 @@ struct Recipe {
 /// Digests of all weights by step: 16 hexadecimal digits, as in metrics.jsonl.
 using StepDigests = std::map<std::int64_t, std::string>;
 
-/// What a recipe's digests.txt says.
+/// Contents of a recipe's digests.txt.
 struct RecordedDigests {
   std::string inputs;  ///< inputs_digest() of when they were recorded; empty: not said.
   StepDigests steps;
