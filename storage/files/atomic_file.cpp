@@ -142,13 +142,12 @@ Status make_ancestor(const fs::path& path, const fs::path& wanted) {
 
 Error os_error(Access access, const fs::path& path, int error_number) {
   const std::string text = std::generic_category().message(error_number);
-  const std::string directory = existing_directory(path).string();
   const char* verb = access == Access::read ? "read" : "write";
   switch (error_number) {
     case ENOSPC:
     case EDQUOT:
       return failure(fmt::format("cannot write {}: {}: {}: free space in {}", path.string(), text,
-                                 kDiskFullWords, directory));
+                                 kDiskFullWords, existing_directory(path).string()));
     case EACCES:
     case EPERM:
     case EROFS:
@@ -158,7 +157,7 @@ Error os_error(Access access, const fs::path& path, int error_number) {
                             path.string(), text)
               : fmt::format("cannot write {}: {}: no write permission in {}; change it or choose "
                             "another directory",
-                            path.string(), text, directory));
+                            path.string(), text, existing_directory(path).string()));
     case ENOENT:
     case ENOTDIR:
     case EISDIR:
