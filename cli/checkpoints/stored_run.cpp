@@ -107,9 +107,8 @@ Result<StoredRun> open_run(const std::string& directory) {
 
 namespace {
 
-/// Configuration of `run` with paths that are right from here, and not yet the run's own copy of
-/// its model.
-Result<FoundPaths> read_run_config(const fs::path& run) {
+/// Configuration of `run` as it is stored.
+Result<configs::RunConfig> read_run_config(const fs::path& run) {
   std::error_code ignored;
   if (!fs::exists(run / "config.toml", ignored)) {
     return not_a_run(run);
@@ -117,8 +116,7 @@ Result<FoundPaths> read_run_config(const fs::path& run) {
   // May be another user's run: the read must not block.
   const auto text =
       TRAIN_TRY(storage::read_within({.folder = run, .below = "config.toml"}, kLargestConfig));
-  auto config = TRAIN_TRY(configs::parse_config(text, (run / "config.toml").string()));
-  return find_paths(std::move(config), run);
+  return configs::parse_config(text, (run / "config.toml").string());
 }
 
 }  // namespace
@@ -128,12 +126,11 @@ configs::RunConfig as_found(configs::RunConfig config, const fs::path& run) {
 }
 
 Result<configs::RunConfig> load_run_config(const fs::path& run) {
-  auto found = TRAIN_TRY(read_run_config(run));
-  return run::use_run_copy(std::move(found.config), run);
+  return as_found(TRAIN_TRY(read_run_config(run)), run);
 }
 
 Result<configs::RunConfig> load_run_with_data(const fs::path& run) {
-  auto found = TRAIN_TRY(read_run_config(run));
+  FoundPaths found = find_paths(TRAIN_TRY(read_run_config(run)), run);
   if (!found.missing.empty()) {
     return user_error(found.missing);
   }

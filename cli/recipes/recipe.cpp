@@ -108,10 +108,8 @@ std::string_view counted(std::string_view line) {
 }  // namespace
 
 Result<std::string> inputs_digest(const Recipe& recipe) {
-  auto names = TRAIN_TRY(storage::entry_names(recipe.directory));
-  std::sort(names.begin(), names.end());
   std::string all;
-  for (const std::string& name : names) {
+  for (const std::string& name : TRAIN_TRY(storage::entry_names(recipe.directory))) {
     if (!is_input(name)) {
       continue;
     }
