@@ -140,7 +140,7 @@ TEST_CASE("recipes: a stopped check names the directory from which it is resumed
   CHECK(has(verdict_of(stopped),
             "mine: the run is in " + directory().string() + "; the same command resumes it with"));
 
-  write_bytes(folder / "data.py", "import time\nopen('begun', 'w').close()\ntime.sleep(60)\n");
+  write_bytes(folder / "data.py", "import signal\nopen('begun', 'w').close()\nsignal.pause()\n");
   fs::remove_all(directory());
   const auto early = start({});
   REQUIRE(comes_true([&] { return !directory().empty() && fs::exists(directory() / "begun"); }));

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "tests/support/disks/temp_directory.hpp"
+#include "tests/support/processes/script.hpp"
 
 namespace train::run {
 namespace {
@@ -54,16 +55,13 @@ TEST_CASE("machine rates: a bounded number of works is kept, the newest", "[run]
 
 TEST_CASE("machine rates: a home that does not exist is not made", "[run][rates]") {
   const test::TempDirectory directory;
-  const char* const before = std::getenv("HOME");
-  const std::string home = before == nullptr ? "" : before;
+  const test::EnvironmentVariable home("HOME", (directory / "nobody").string());
   const configs::RunConfig config;
-  ::setenv("HOME", (directory / "nobody").c_str(), 1);
   keep_rates(config, {.peak_flops = 5e9});
   CHECK_FALSE(std::filesystem::exists(directory / "nobody"));
   std::filesystem::create_directory(directory / "nobody");
   keep_rates(config, {.peak_flops = 5e9});
   CHECK(std::filesystem::exists(directory / "nobody/.cache/actortrain/rates.json"));
-  ::setenv("HOME", home.c_str(), 1);
 }
 
 TEST_CASE("machine rates: a file of anything is a file of nothing", "[run][rates]") {
