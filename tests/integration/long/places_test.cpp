@@ -301,8 +301,8 @@ TEST_CASE("places: damage in one place is made up for by the other; in both it i
 
 namespace {
 
-std::unique_ptr<Process> start_node(const Site& site, int node, int job, const Words& disks,
-                                    const Words& keys) {
+std::unique_ptr<Process> start_with_disk(const Site& site, int node, int job, const Words& disks,
+                                         const Words& keys) {
   Words variables = {"SLURM_STEP_NUM_NODES=2", "SLURM_STEP_NUM_TASKS=2", "SLURM_STEP_ID=0",
                      fmt::format("SLURM_JOB_ID={}", job), fmt::format("SLURM_NODEID={}", node)};
   const std::string& disk = disks.at(static_cast<std::size_t>(node));
@@ -319,8 +319,8 @@ TEST_CASE("places: two nodes, each with a disk of its own or with one between th
           "[integration][.full][places][nodes][P1][P3]") {
   const Words disks = GENERATE(Words{"disk0", "disk1"}, Words{"disk", "disk"});
   const Site site;
-  const auto other = start_node(site, 1, 50, disks, kShort);
-  const auto head = start_node(site, 0, 50, disks, kShort);
+  const auto other = start_with_disk(site, 1, 50, disks, kShort);
+  const auto head = start_with_disk(site, 0, 50, disks, kShort);
   const Ended ended = head->wait();
   INFO(ended.err);
   CHECK(ended.exit_code == 0);
@@ -333,8 +333,8 @@ TEST_CASE("places: two nodes, each with a disk of its own or with one between th
     CHECK(names_in(local) == Words{"step-00000012"});
     CHECK(names_in(local / "step-00000012").size() == (disks[0] == disks[1] ? 5 : 3));
   }
-  const auto again = start_node(site, 1, 51, disks, joined(kShort, {"run.steps=16"}));
-  const auto head_again = start_node(site, 0, 51, disks, joined(kShort, {"run.steps=16"}));
+  const auto again = start_with_disk(site, 1, 51, disks, joined(kShort, {"run.steps=16"}));
+  const auto head_again = start_with_disk(site, 0, 51, disks, joined(kShort, {"run.steps=16"}));
   const Ended resumed = head_again->wait();
   INFO(resumed.err);
   CHECK(resumed.exit_code == 0);
@@ -345,8 +345,8 @@ TEST_CASE("places: two nodes, each with a disk of its own or with one between th
 TEST_CASE("places: a node without the disk that the others have is a mistake that is named",
           "[integration][.full][places][nodes]") {
   const Site site;
-  const auto other = start_node(site, 1, 52, {"disk0", ""}, kShort);
-  const auto head = start_node(site, 0, 52, {"disk0", ""}, kShort);
+  const auto other = start_with_disk(site, 1, 52, {"disk0", ""}, kShort);
+  const auto head = start_with_disk(site, 0, 52, {"disk0", ""}, kShort);
   const Ended ended = head->wait();
   INFO(ended.err);
   CHECK(ended.exit_code == 2);

@@ -20,7 +20,7 @@ const Words kSmall = {"model.experts=6",
 const Words kPrevious = {R"(model.balance=["switch:previous_step:0.05", "z:0.001"])"};
 
 /// The results of one rank, and of two that split everything.
-void check_two_ranks(const RunSite& site, const Words& keys, const Words& of_two = {}) {
+void check_split_ranks(const RunSite& site, const Words& keys, const Words& of_two = {}) {
   site.train(joined(keys, {"run.name=one"}));
   site.train(rank_keys(2, "full", joined(joined(keys, of_two), {"run.name=two"})));
   const Words one = results_of(site.run("one"));
@@ -161,10 +161,10 @@ TEST_CASE("experts: a rank that is lost while loads are counted, or behind that,
 TEST_CASE("experts: fine-tuning and preferences have the same bits on two ranks",
           "[integration][experts][sft][preference][P1]") {
   const RowSite chat({.row_length = 32, .documents = 100});
-  check_two_ranks(chat, joined(joined(kSmall, kPrevious), {"objective.name=sft"}));
+  check_split_ranks(chat, joined(joined(kSmall, kPrevious), {"objective.name=sft"}));
   const RowSite pairs({.kind = "preference", .row_length = 32, .documents = 60, .weights = false});
   const Words dpo = joined(joined(kSmall, kPrevious), {"objective.name=dpo"});
-  check_two_ranks(pairs, dpo, {"objective.reference=live"});
+  check_split_ranks(pairs, dpo, {"objective.reference=live"});
 }
 
 TEST_CASE("experts: unlearning has the same bits on two ranks",
@@ -177,7 +177,7 @@ TEST_CASE("experts: unlearning has the same bits on two ranks",
       joined(kSmall, {"objective.name=sequential_unlearning", "data.forget_dir=forget",
                       "objective.layer_stride=1", "objective.steps_per_layer=4",
                       "objective.gradient_join=same_sign_forget", "schedule.warmup_steps=0"});
-  check_two_ranks(site, joined(keys, {R"(model.balance=["switch:0.05", "z:0.001"])"}));
+  check_split_ranks(site, joined(keys, {R"(model.balance=["switch:0.05", "z:0.001"])"}));
   // Loads are those of one pass, and such a step has two.
   check_mistake(site, RunSite::run_words(joined(keys, kPrevious)),
                 {"model.balance", "several passes"});
@@ -195,8 +195,8 @@ TEST_CASE("experts: multiple choice has the same scores on two ranks, in the run
                          i, i % 4);
   }
   write_bytes(site / "letters.jsonl", lines);
-  check_two_ranks(site, joined(joined(kSmall, kPrevious),
-                               {"data.sequence_length=64", R"(eval.choices=["letters.jsonl"])"}));
+  check_split_ranks(site, joined(joined(kSmall, kPrevious),
+                                 {"data.sequence_length=64", R"(eval.choices=["letters.jsonl"])"}));
   const auto evaluate = [&](const char* ranks) {
     const Ended ended =
         site.call({"eval", "runs/one", "--ranks", ranks, "--choices", "letters.jsonl"});
@@ -214,7 +214,7 @@ TEST_CASE(
   const auto check = [](const Words& keys, const Words& of_two = {}) {
     CAPTURE(keys);
     const RunSite site;
-    check_two_ranks(site, joined(kSmall, keys), of_two);
+    check_split_ranks(site, joined(kSmall, keys), of_two);
   };
   check(joined(kPrevious, {R"(train.freeze=["*.experts.*"])"}),
         {R"(parallel.strategy_by_unit=["block 0 = none"])"});

@@ -22,7 +22,7 @@ std::string text_of(Words words) {
   return ended.out;
 }
 
-void check_mistake(Words words, const Words& parts) {
+void check_refused(Words words, const Words& parts) {
   const Ended ended = generating_site().call(std::move(words));
   INFO(ended.err);
   CHECK(ended.exit_code == 2);
@@ -57,9 +57,9 @@ TEST_CASE("generate: a checkpoint can be chosen", "[integration][.full][generate
 }
 
 TEST_CASE("generate: mistakes are one line and exit code 2", "[integration][generate]") {
-  check_mistake({"generate", "runs/none"}, {"runs/none", "no such directory"});
-  check_mistake({"generate", "tiny.toml"}, {"tiny.toml", "not a run directory"});
-  check_mistake({"generate", "runs/tiny", "--step", "11"}, {"--step 11", "10", "20"});
+  check_refused({"generate", "runs/none"}, {"runs/none", "no such directory"});
+  check_refused({"generate", "tiny.toml"}, {"tiny.toml", "not a run directory"});
+  check_refused({"generate", "runs/tiny", "--step", "11"}, {"--step 11", "10", "20"});
 }
 
 TEST_CASE("generate: works while the run goes on", "[integration][.full][generate]") {

@@ -23,7 +23,7 @@ nlohmann::json json_of(const fs::path& file) {
 }
 
 /// Bytes of every tensor, by name.
-std::map<std::string, std::vector<float>> tensors_of(const fs::path& directory) {
+std::map<std::string, std::vector<float>> floats_of(const fs::path& directory) {
   const auto opened = storage::WeightDirectory::open(directory);
   REQUIRE(opened.ok());
   std::map<std::string, std::vector<float>> tensors;
@@ -60,7 +60,7 @@ TEST_CASE("published: an export is what transformers reads", "[integration][publ
         nlohmann::json({{"rope_type", "linear"}, {"factor", 2.0}, {"rope_theta", 5000.0}}));
   CHECK_FALSE(config.contains("dtype"));
   CHECK(read_bytes(site / "model/tokenizer.json") == "{\"carried\": \"along\"}");
-  const auto tensors = tensors_of(site / "model");
+  const auto tensors = floats_of(site / "model");
   CHECK(tensors.contains("model.layers.1.self_attn.q_norm.weight"));
   CHECK_FALSE(tensors.contains("lm_head.weight"));  // it is the embedding
 }
@@ -101,7 +101,7 @@ TEST_CASE("published: converting keeps every bit of the same type, in any number
   CHECK(read_bytes(site / "whole/model.safetensors") ==
         read_bytes(site / "model/model.safetensors"));
   REQUIRE(site.call({"convert", "split", "--out", "wide", "--dtype", "fp32"}).exit_code == 0);
-  CHECK(tensors_of(site / "wide") == tensors_of(site / "model"));
+  CHECK(floats_of(site / "wide") == floats_of(site / "model"));
   check_mistake(site, {"convert", "nowhere", "--out", "x"}, {"nowhere", "actortrain describe"});
   check_mistake(site, {"convert", "model", "--out", "split"}, {"split already exists"});
   check_mistake(site, {"convert", "model", "--out", "x", "--dtype", "int8"}, {"--dtype"});

@@ -24,7 +24,7 @@ Words preempted_keys(const Words& more = {}) {
       more);
 }
 
-UnbrokenRun& unbroken_run() {
+UnbrokenRun& unstopped_run() {
   static UnbrokenRun run(preempted_keys());
   return run;
 }
@@ -76,7 +76,7 @@ class PreemptedRun {
     const Ended ended = start({}, {"run.steps_per_job=5"})->wait();
     INFO(ended.err);
     CHECK(ended.exit_code == 75);
-    unbroken_run().check_same(site_.run(), (saved.empty() ? 0 : saved.back()) + 5);
+    unstopped_run().check_same(site_.run(), (saved.empty() ? 0 : saved.back()) + 5);
     const Ended verified = site_.call({"verify", site_.run().string()});
     INFO(verified.out << verified.err);
     CHECK(verified.exit_code == 0);
