@@ -306,8 +306,7 @@ Result<ExportReport> export_tensors(const ExportRequest& request,
   for (const ExportTensor& tensor : request.tensors) {
     TRAIN_RETURN_IF_ERROR(format->check(tensor));
   }
-  const fs::path target =
-      request.directory.has_filename() ? request.directory : request.directory.parent_path();
+  const fs::path target = storage::without_slash(request.directory);
   TRAIN_RETURN_IF_ERROR(check_free(target));
   HiddenDirectory hidden(parent_of(target) /
                          fmt::format(".{}.tmp-{}", target.filename().string(), ::getpid()));

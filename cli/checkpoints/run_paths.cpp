@@ -14,8 +14,7 @@ namespace fs = std::filesystem;
 
 /// `path` without "." and a slash at its end.
 fs::path plain_path(const fs::path& path) {
-  const fs::path plain = path.lexically_normal();
-  return plain.has_filename() ? plain : plain.parent_path();
+  return storage::without_slash(path.lexically_normal());
 }
 
 /// Directory where the run in `run` (absolute) was started; empty: its run.dir does not say. The

@@ -17,6 +17,7 @@
 #include "configs/load_config.hpp"
 #include "engine/optimizer/averaged.hpp"
 #include "run/model/model_files.hpp"
+#include "storage/files/atomic_file.hpp"
 #include "storage/files/within.hpp"
 
 namespace train::cli {
@@ -45,7 +46,7 @@ bool is_run(const fs::path& directory) {
 /// The run of a checkpoint's directory, RUN/checkpoints/step-00000010, or of its folder; empty: no
 /// directory above is a run's.
 fs::path run_above(const fs::path& directory) {
-  fs::path above = directory.has_filename() ? directory : directory.parent_path();
+  fs::path above = storage::without_slash(directory);
   for (int level = 0; level < 2 && above.has_parent_path(); ++level) {
     above = above.parent_path();
     if (is_run(above)) {

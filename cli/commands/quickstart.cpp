@@ -18,7 +18,6 @@
 #include "run/model/model_files.hpp"
 #include "run/plan/run_plan.hpp"
 #include "storage/files/atomic_file.hpp"
-#include "storage/files/digest.hpp"
 #include "storage/files/input_file.hpp"
 #include "storage/inputs/binary_content.hpp"
 #include "storage/inputs/byte_source.hpp"
@@ -146,18 +145,6 @@ Status check_text(const QuickstartOptions& options) {
   return {};
 }
 
-Result<std::string> digest_of_file(const fs::path& path) {
-  const auto file = TRAIN_TRY(storage::InputFile::open(path));
-  storage::StreamingDigest digest;
-  std::string piece;
-  for (std::uint64_t done = 0; done < file.size_bytes(); done += piece.size()) {
-    piece.resize(std::min<std::uint64_t>(kTextPiece, file.size_bytes() - done));
-    TRAIN_RETURN_IF_ERROR(file.read(done, std::as_writable_bytes(std::span(piece))));
-    digest.update(piece);
-  }
-  return digest.finish();
-}
-
 /// True: the tokens are those of the file of --text. False also where an earlier version has
 /// written them, without the digest.
 Result<bool> has_tokens_of(const fs::path& directory, const std::string& text) {
@@ -165,7 +152,7 @@ Result<bool> has_tokens_of(const fs::path& directory, const std::string& text) {
     return false;
   }
   const auto recorded = TRAIN_TRY(storage::read_file(directory / kTextDigest, kLargestDigest));
-  return recorded == TRAIN_TRY(digest_of_file(text)) + "\n";
+  return recorded == TRAIN_TRY(storage::digest_file(text)) + "\n";
 }
 
 /// True: run file and tokens are there, and are those of this call. Tokens of another text are
@@ -249,7 +236,7 @@ Status prepare(const QuickstartOptions& options, const configs::RunConfig& confi
   if (options.text.empty()) {
     TRAIN_RETURN_IF_ERROR(unpack_text(source, directory / kText));
   }
-  const auto digest = TRAIN_TRY(digest_of_file(source));
+  const auto digest = TRAIN_TRY(storage::digest_file(source));
   fs::remove(directory / kTextDigest, failed);  // Until the tokens are those of this text.
   const auto report =
       data::prepare_dataset({.inputs = {options.text.empty() ? directory / kText : source},

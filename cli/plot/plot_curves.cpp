@@ -181,19 +181,14 @@ std::string marks_of(const char* axis, const AxisTicks& ticks) {
   return script + ")\n";
 }
 
-fs::path without_slash(const fs::path& run) {
-  const fs::path path = run.lexically_normal();
-  return path.has_filename() ? path : path.parent_path();
-}
-
 /// Name "a" for "runs/a/"; for "." that of the current directory.
 std::string name_of(const fs::path& run) {
-  const fs::path name = without_slash(run).filename();
+  const fs::path name = storage::without_slash(run.lexically_normal()).filename();
   if (!name.empty() && name != "." && name != "..") {
     return name.string();
   }
   std::error_code unknown;
-  const fs::path place = without_slash(fs::weakly_canonical(run, unknown));
+  const fs::path place = storage::without_slash(fs::weakly_canonical(run, unknown));
   return unknown || place.filename().empty() ? run.string() : place.filename().string();
 }
 

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <vector>
 
 #include "data/rows/row_format.hpp"
@@ -17,19 +16,6 @@ namespace fs = std::filesystem;
 
 /// Version of the rules that turn lines into rows: rows of older versions are prepared again.
 constexpr int kRowRulesVersion = 3;
-
-Result<std::string> file_digest(const fs::path& path) {
-  constexpr std::uint64_t kPiece = std::uint64_t{4} << 20;
-  const auto file = TRAIN_TRY(storage::InputFile::open(path));
-  storage::StreamingDigest digest;
-  std::vector<std::byte> piece(std::min(kPiece, file.size_bytes()));
-  for (std::uint64_t offset = 0; offset < file.size_bytes(); offset += piece.size()) {
-    piece.resize(std::min(kPiece, file.size_bytes() - offset));
-    TRAIN_RETURN_IF_ERROR(file.read(offset, piece));
-    digest.update(piece);
-  }
-  return digest.finish();
-}
 
 }  // namespace
 
@@ -52,14 +38,14 @@ ChatSettings chat_settings_of(const PrepareRowsRequest& request) {
 Result<std::string> prepare_key(const PrepareRowsRequest& request) {
   std::string text = fmt::format("rows {} rules {}\n", kRowFormatVersion, kRowRulesVersion);
   for (const fs::path& input : request.inputs) {
-    const auto digest = TRAIN_TRY(file_digest(input));
+    const auto digest = TRAIN_TRY(storage::digest_file(input));
     text += fmt::format("input {} {}\n", digest, input.filename().string());
   }
   if (request.layout != storage::SaidLayout::nothing) {
     text += fmt::format("layout {}\n", static_cast<int>(request.layout));
   }
   for (const fs::path& file : tokenizer_files(request.tokenizer)) {
-    const auto digest = TRAIN_TRY(file_digest(file));
+    const auto digest = TRAIN_TRY(storage::digest_file(file));
     text += fmt::format("tokenizer {} {}\n", digest, file.filename().string());
   }
   const auto chat_template = ChatTemplate::find(template_of(request), chat_settings_of(request));
@@ -76,7 +62,7 @@ Result<std::string> prepare_key(const PrepareRowsRequest& request) {
     text += fmt::format("part {}\n", request.part == AnswerPart::final ? "final" : "thinking");
   }
   if (!request.keywords.empty()) {
-    const auto digest = TRAIN_TRY(file_digest(request.keywords));
+    const auto digest = TRAIN_TRY(storage::digest_file(request.keywords));
     text += fmt::format("keywords {}\n", digest);
   }
   return storage::digest_text(text);

@@ -50,8 +50,7 @@ Status check_rows_request(const PrepareRowsRequest& request) {
 
 /// Name of the template in `meta.json`.
 std::string template_name(const PrepareRowsRequest& request) {
-  const fs::path path = request.chat_template;
-  const fs::path name = path.has_filename() ? path.filename() : path.parent_path().filename();
+  const fs::path name = storage::without_slash(request.chat_template).filename();
   return name.empty() ? "tokenizer" : name.string();
 }
 

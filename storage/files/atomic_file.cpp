@@ -121,7 +121,7 @@ Status make_ancestor(const fs::path& path, const fs::path& wanted) {
   if (path.empty() || fs::is_directory(path, code)) {
     return {};
   }
-  const fs::path clean = path.has_filename() ? path : path.parent_path();
+  const fs::path clean = without_slash(path);
   TRAIN_RETURN_IF_ERROR(make_ancestor(clean.parent_path(), wanted));
   if (disk_make_directory(clean) != 0) {
     const int error_number = errno;
@@ -290,7 +290,7 @@ Status rename_durably(const fs::path& from, const fs::path& to) {
 
 Status remove_tree(const fs::path& path) {
   TreeRemoval removal;
-  const fs::path clean = path.has_filename() ? path : path.parent_path();
+  const fs::path clean = without_slash(path);
   removal.remove(AT_FDCWD, clean.string(), clean);
   return removal.result();
 }

@@ -5,9 +5,12 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <vector>
 
 #include "storage/files/atomic_file.hpp"
+#include "storage/files/digest.hpp"
 #include "storage/files/file_calls.hpp"
 
 namespace train::storage {
@@ -91,6 +94,19 @@ Result<std::string> InputFile::read_text(std::uint64_t limit_bytes) const {
   std::string text(static_cast<std::size_t>(size_bytes_), '\0');
   TRAIN_RETURN_IF_ERROR(read(0, std::as_writable_bytes(std::span(text))));
   return text;
+}
+
+Result<std::string> digest_file(const std::filesystem::path& path) {
+  constexpr std::uint64_t kPiece = std::uint64_t{4} << 20;
+  const auto file = TRAIN_TRY(InputFile::open(path));
+  StreamingDigest digest;
+  std::vector<std::byte> piece;
+  for (std::uint64_t offset = 0; offset < file.size_bytes(); offset += piece.size()) {
+    piece.resize(std::min(kPiece, file.size_bytes() - offset));
+    TRAIN_RETURN_IF_ERROR(file.read(offset, piece));
+    digest.update(piece);
+  }
+  return digest.finish();
 }
 
 }  // namespace train::storage

@@ -56,4 +56,7 @@ class InputFile {
   std::uint64_t size_bytes_ = 0;
 };
 
+/// StreamingDigest of the whole file. Errors: those of InputFile. Blocks on the disk.
+[[nodiscard]] Result<std::string> digest_file(const std::filesystem::path& path);
+
 }  // namespace train::storage

@@ -191,7 +191,7 @@ Status check_private_tree(int directory, const fs::path& path, std::string_view 
 }
 
 Status make_private_directory(const fs::path& path) {
-  const fs::path clean = path.has_filename() ? path : path.parent_path();
+  const fs::path clean = without_slash(path);
   const fs::path parent = clean.has_parent_path() ? clean.parent_path() : fs::path(".");
   TRAIN_RETURN_IF_ERROR(make_directory(parent));
   const Descriptor base(::open(parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));

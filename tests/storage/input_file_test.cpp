@@ -8,6 +8,7 @@
 #include <string>
 
 #include "storage/files/copy_file.hpp"
+#include "storage/files/digest.hpp"
 #include "tests/support/disks/failing_disk.hpp"
 #include "tests/support/disks/temp_directory.hpp"
 
@@ -60,6 +61,20 @@ TEST_CASE("input_file: only bytes that a regular file has are read", "[storage][
   CHECK(InputFile::open(directory / "link"));
   CHECK_THAT(InputFile::open(directory / "link", Links::refuse).error().message,
              Catch::Contains("symbolic links are not allowed here"));
+}
+
+TEST_CASE("digest_file: that of the bytes, however many pieces they are read in",
+          "[storage][input_file]") {
+  const TempDirectory directory;
+  for (const std::size_t size : {std::size_t{0}, std::size_t{5}, (std::size_t{4} << 20) + 1}) {
+    std::string content(size, 'a');
+    if (size > 0) {
+      content.back() = 'b';
+    }
+    test::write_bytes(directory / "f", content);
+    CHECK(digest_file(directory / "f").value() == digest_text(content));
+  }
+  CHECK_THAT(digest_file(directory / "none").error().message, Catch::Contains("none"));
 }
 
 TEST_CASE("copy_file: the copy is whole or absent", "[storage][copy_file][ST-1]") {
