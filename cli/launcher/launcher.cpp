@@ -2,9 +2,16 @@
 // beside it, so that no library of the machine is needed. Linked statically, and small: it uses no
 // C++ library. The program finds this file by base/process/own_program.
 
+#include <linux/audit.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 #include <cerrno>
 #include <climits>
+#include <cstddef>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -27,10 +34,41 @@ struct Moved {
 constexpr Moved kMoved[] = {{"LD_PRELOAD", "ACTORTRAIN_LD_PRELOAD"},
                             {"LD_AUDIT", "ACTORTRAIN_LD_AUDIT"}};
 
+/// Calls that container runtimes of before 2021 may not know.
+constexpr std::uint32_t kLateCalls[] = {SYS_statx,       SYS_pidfd_open, SYS_clone3,
+                                        SYS_close_range, SYS_openat2,    SYS_faccessat2};
+
 /// Says why the program cannot be started. Returns the exit code of a shell that finds no program.
 int refuse(const char* reason, const char* path, const char* way_out = kNotWhole) {
   static_cast<void>(std::fprintf(stderr, "error %s: %s: %s\n", path, reason, way_out));
   return 127;
+}
+
+/// Such a runtime answers EPERM to calls that it does not know, where an old kernel answers ENOSYS:
+/// upon that alone the C library takes an older call, and otherwise starts no thread. So it is the
+/// answer from here on: of the errors of two filters the later one's counts. Where no filter may be
+/// set, the program says what it lacks.
+void answer_as_an_old_kernel() {
+  if (::syscall(SYS_clone3, nullptr, 0) != -1 || errno != EPERM) {
+    return;
+  }
+  constexpr std::size_t kCalls = sizeof kLateCalls / sizeof *kLateCalls;
+  constexpr std::size_t kFirst = 3;
+  constexpr std::uint32_t kUnknown = SECCOMP_RET_ERRNO | ENOSYS;
+  sock_filter filter[kFirst + kCalls + 2] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, arch)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, AUDIT_ARCH_X86_64, 0, kCalls + 1),
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr))};
+  for (std::size_t i = 0; i < kCalls; ++i) {
+    const auto to_unknown = static_cast<std::uint8_t>(kCalls - i);
+    filter[kFirst + i] = BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, kLateCalls[i], to_unknown, 0);
+  }
+  filter[kFirst + kCalls] = BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
+  filter[kFirst + kCalls + 1] = BPF_STMT(BPF_RET | BPF_K, kUnknown);
+  const sock_fprog all = {.len = kFirst + kCalls + 2, .filter = filter};
+  if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0) {
+    static_cast<void>(::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &all));
+  }
 }
 
 /// Libraries of the machine may want a newer C library than the package's, with which the program
@@ -107,6 +145,7 @@ int main(int argc, char** argv) {
   if (::access(program, R_OK) != 0) {  // The loader would say this in its own words.
     return refuse(std::strerror(errno), program);
   }
+  answer_as_an_old_kernel();
   char name_option[] = "--argv0";
   char path_option[] = "--library-path";
   char* const before[kWordsBefore] = {loader, name_option, argv[0], path_option, path, program};
