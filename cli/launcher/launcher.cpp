@@ -38,10 +38,28 @@ constexpr Moved kMoved[] = {{"LD_PRELOAD", "ACTORTRAIN_LD_PRELOAD"},
 constexpr std::uint32_t kLateCalls[] = {SYS_statx,       SYS_pidfd_open, SYS_clone3,
                                         SYS_close_range, SYS_openat2,    SYS_faccessat2};
 
+/// What to do about a file of the package that the system does not let us use.
+const char* way_out_of(int error_number) {
+  switch (error_number) {
+    case EACCES:
+      return "it must be readable and executable; chmod 755 it, or mount it without noexec";
+    case EPERM:
+      return "a policy of this machine forbids it; have its administrator allow the package";
+    case E2BIG:
+      return "the arguments and the environment are too long; shorten them";
+    default:
+      return kNotWhole;
+  }
+}
+
 /// Says why the program cannot be started. Returns the exit code of a shell that finds no program.
-int refuse(const char* reason, const char* path, const char* way_out = kNotWhole) {
+int refuse(const char* reason, const char* path, const char* way_out) {
   static_cast<void>(std::fprintf(stderr, "error %s: %s: %s\n", path, reason, way_out));
   return 127;
+}
+
+int refuse(int error_number, const char* path) {
+  return refuse(std::strerror(error_number), path, way_out_of(error_number));
 }
 
 /// Such a runtime answers EPERM to calls that it does not know, where an old kernel answers ENOSYS:
@@ -125,7 +143,7 @@ int main(int argc, char** argv) {
   }
   home[size] = '\0';
   if (!cut(home) || !cut(home)) {
-    return refuse("it is in no folder bin/", home);
+    return refuse("it is in no folder bin/", home, kNotWhole);
   }
   if (std::strpbrk(home, ":;") != nullptr) {  // They separate folders of libraries.
     return refuse("the path has a ':' or ';'", home, "move the package to a path without them");
@@ -143,7 +161,7 @@ int main(int argc, char** argv) {
     return refuse(std::strerror(errno), program, "give it more memory");
   }
   if (::access(program, R_OK) != 0) {  // The loader would say this in its own words.
-    return refuse(std::strerror(errno), program);
+    return refuse(errno, program);
   }
   answer_as_an_old_kernel();
   char name_option[] = "--argv0";
@@ -154,5 +172,5 @@ int main(int argc, char** argv) {
     words[kWordsBefore - 1 + static_cast<std::size_t>(i)] = argv[i];
   }
   ::execv(loader, words);
-  return refuse(std::strerror(errno), loader);
+  return refuse(errno, loader);
 }
