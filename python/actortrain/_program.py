@@ -6,6 +6,7 @@ import atexit
 import importlib.util
 import os
 import queue
+import shlex
 import shutil
 import signal
 import subprocess
@@ -37,9 +38,12 @@ os.execv(sys.argv[2], sys.argv[2:])
 def program() -> str:
     """Path of the program: the one in this package, or `actortrain` of the PATH.
 
-    Raises FileNotFoundError."""
-    packed = Path(__file__).resolve().parent / "bundle" / "bin" / "actortrain"
+    Raises FileNotFoundError, or PermissionError where the package's may not be executed."""
+    bundle = Path(__file__).resolve().parent / "bundle"
+    packed = bundle / "bin" / "actortrain"
     if packed.is_file():
+        if not os.access(packed, os.X_OK):
+            raise PermissionError(_why_not_executable(packed, bundle / "lib" / "ld-linux-x86-64.so.2"))
         return str(packed)
     for folder in os.environ.get("PATH", os.defpath).split(os.pathsep):
         found = shutil.which("actortrain", path=folder)
@@ -48,6 +52,14 @@ def program() -> str:
     raise FileNotFoundError(
         f"no program actortrain: neither {packed} nor on the PATH; install the wheel or the "
         "package, or put the directory of the built program on the PATH")
+
+
+def _why_not_executable(packed: Path, loader: Path) -> str:
+    """Archives that know no permissions lose them; some file systems, as that of Google Drive, have none."""
+    if packed.stat().st_mode & 0o111:
+        return f"{packed}: nothing may be executed there; install into a file system that is not mounted noexec"
+    return (f"{packed}: it has lost its permission to be executed; type chmod +x {shlex.quote(str(packed))} "
+            f"{shlex.quote(str(loader))}, or install the wheel by pip or uv on a file system that has permissions")
 
 
 def _is_console_script(path: str) -> bool:

@@ -34,7 +34,7 @@ def metadata() -> str:
 
 
 def executable(path: Path, text: str) -> Path:
-    path.parent.mkdir(exist_ok=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
     path.chmod(0o755)
     return path
@@ -115,6 +115,30 @@ def test_every_python_that_the_wheel_allows_reads_the_package() -> None:
     ended = subprocess.run([oldest, "-W", "error", "-c", script], stdout=subprocess.PIPE, text=True,
                            env={"PYTHONPATH": str(PACKAGE.parent), "PYTHONDONTWRITEBYTECODE": "1"})
     assert (ended.returncode, ended.stdout) == (0, "Run\n")
+
+
+def test_a_program_that_may_not_be_executed_is_an_error_with_a_way_out(tmp_path: Path) -> None:
+    """As after unpacking the wheel by what knows no permissions."""
+    shutil.copytree(PACKAGE, tmp_path / "actortrain", ignore=shutil.ignore_patterns("__pycache__", "bundle"))
+    files = [executable(tmp_path / "actortrain/bundle" / name, "#!/bin/sh\necho the program\n")
+             for name in ("bin/actortrain", "lib/ld-linux-x86-64.so.2")]
+    for file in files:
+        file.chmod(0o644)
+    source = {"PYTHONPATH": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
+
+    def ended(*words: str) -> "subprocess.CompletedProcess[str]":
+        return subprocess.run([sys.executable, *words], cwd=tmp_path, env=source, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                              text=True, timeout=60)
+
+    refused = ended("-m", "actortrain", "--version")
+    assert refused.returncode == 127
+    assert refused.stderr.startswith(f"error {files[0]}: ") and refused.stderr.count("\n") == 1
+    assert f"chmod +x {files[0]} {files[1]}" in refused.stderr
+    script = "import actortrain\ntry: actortrain.run('a.toml')\nexcept PermissionError as error: print('error', error)"
+    assert ended("-c", script).stdout == refused.stderr
+    for file in files:
+        file.chmod(0o755)
+    assert ended("-m", "actortrain", "--version").stdout == "the program\n"
 
 
 def test_only_what_is_no_console_script_is_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
