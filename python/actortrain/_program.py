@@ -36,7 +36,7 @@ os.execv(sys.argv[2], sys.argv[2:])
 
 
 def program() -> str:
-    """Path of the program: the one in this package, or `actortrain` of the PATH.
+    """Absolute path of the program: the one in this package, or `actortrain` of the PATH.
 
     Raises FileNotFoundError, or PermissionError where the package's may not be executed."""
     bundle = Path(__file__).resolve().parent / "bundle"
@@ -48,7 +48,7 @@ def program() -> str:
     for folder in os.environ.get("PATH", os.defpath).split(os.pathsep):
         found = shutil.which("actortrain", path=folder)
         if found is not None and not _is_console_script(found):
-            return found
+            return os.path.abspath(found)  # It is started in the directory of a run.
     raise FileNotFoundError(
         f"no program actortrain: neither {packed} nor on the PATH; install the wheel or the "
         "package, or put the directory of the built program on the PATH")

@@ -150,3 +150,8 @@ def test_only_what_is_no_console_script_is_the_program(tmp_path: Path, monkeypat
         _program.program()
     executable(tmp_path / "actortrain", "#!/bin/sh\nexec /opt/actortrain/bin/actortrain \"$@\"\n")
     assert _program.program() == str(tmp_path / "actortrain")
+    # A directory of the PATH may be relative, and a run's directory another one.
+    monkeypatch.chdir(tmp_path)
+    for folder in (".", os.path.join("..", tmp_path.name)):
+        monkeypatch.setenv("PATH", folder)
+        assert _program.program() == str(tmp_path / "actortrain")
