@@ -152,9 +152,10 @@ printf '%s\n' "${carried[@]}" | python3 "$root/scripts/bill_of_materials.py" "$v
 sed -e "s/@VERSION@/$version/" "$root/scripts/bundle_readme.md" >"$tree/README.md"
 python3 "$root/scripts/packed_links.py" "$tree"
 
-# The same build gives the same bytes: the times are the last commit's, where there is one.
+# The same build gives the same bytes: the times are the last commit's, where there is one. Other users may run it,
+# whatever the umask of who packs it, or of who checked out the source.
 time="$(git -C "$root" log -1 --format=@%ct 2>/dev/null || true)"
-tar -C "$work" --owner=0 --group=0 --sort=name --mtime="${time:-@0}" -cf - "$name" |
+tar -C "$work" --owner=0 --group=0 --mode=u=rwX,go=rX --sort=name --mtime="${time:-@0}" -cf - "$name" |
   gzip -n -9 >"$work/$name.tar.gz"
 mv "$work/$name.tar.gz" "$out/$name.tar.gz"
 echo "$out/$name.tar.gz"

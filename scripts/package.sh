@@ -64,6 +64,7 @@ Description: trains language models, bitwise reproducible
  Trains and fine-tunes language models with the same bits on any number of ranks, and keeps training
  when a process or a machine dies. Brings all its libraries along, the C library too.
 TEXT
+chmod -R u=rwX,go=rX "$deb" # as in the tarball
 find "$deb" -exec touch -h -d "@$time" {} +
 package="$out/actortrain_${version}_amd64.deb"
 dpkg-deb --root-owner-group -Zxz --build "$deb" "$package" >/dev/null

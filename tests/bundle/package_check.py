@@ -13,6 +13,7 @@ Exit code 77 where Python has no venv.
 import ast
 import ctypes
 import importlib.util
+import io
 import json
 import os
 import re
@@ -22,6 +23,7 @@ import signal
 import struct
 import subprocess
 import sys
+import tarfile
 import tempfile
 import time
 import zipfile
@@ -69,11 +71,17 @@ def check_packages(build, folder):
     for other in ("actortrain-0.0.1-py3-none-any.whl", "actortrain_0.0.1_amd64.deb", "actortrain-0.0.1-linux-x86_64.tar.gz",
                   "jinja2-3.0.0-py3-none-any.whl"):
         (folder / other).touch()  # An earlier build's, of which nothing may be left.
-    said = call([ROOT / "scripts/package.sh", build, folder]).splitlines()
+    said = call([ROOT / "scripts/package.sh", build, folder], umask=0o077).splitlines()
     files = {Path(line).name for line in said if line.startswith(str(folder))}
     assert files == {path.name for path in folder.iterdir()}, files
     (wheel,) = folder.glob("actortrain-*.whl")
     (deb,) = folder.glob("*.deb")
+    (tarball,) = folder.glob("*.tar.gz")
+    for archive in (tarball.read_bytes(), subprocess.run(["dpkg-deb", "--fsys-tarfile", deb], stdout=subprocess.PIPE, check=True).stdout):
+        with tarfile.open(fileobj=io.BytesIO(archive)) as members:
+            # Whoever packed it, all may use it.
+            modes = {member.name: f"{member.mode:o}" for member in members if not member.issym()}
+        assert len(modes) > 50 and set(modes.values()) == {"755", "644"}, modes
     assert wheel.stat().st_size <= LARGEST_WHEEL, wheel.stat().st_size
     for recipe in ("Dockerfile", "actortrain.def"):
         assert deb.name in (folder / recipe).read_text()
