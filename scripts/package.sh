@@ -64,6 +64,13 @@ Description: trains language models, bitwise reproducible
  Trains and fine-tunes language models with the same bits on any number of ranks, and keeps training
  when a process or a machine dies. Brings all its libraries along, the C library too.
 TEXT
+cat >"$deb/DEBIAN/prerm" <<'TEXT'
+#!/bin/sh
+# What a Python of root has compiled is no file of the package. Left behind, it would be an empty module.
+set -e
+rm -rf "${DPKG_ROOT:-}/usr/lib/python3/dist-packages/actortrain/__pycache__"
+TEXT
+chmod +x "$deb/DEBIAN/prerm"
 chmod -R u=rwX,go=rX "$deb" # as in the tarball
 find "$deb" -exec touch -h -d "@$time" {} +
 package="$out/actortrain_${version}_amd64.deb"

@@ -184,6 +184,25 @@ def check_deb(deb, work):
     return work / "deb/usr/lib/actortrain"
 
 
+def check_removal(deb, work):
+    """Nothing is left that Python would still import; into a root directory of its own, which takes root."""
+    if os.geteuid() != 0:
+        print("skipped: package: dpkg installs for root alone")
+        return
+    root = work / "root"
+    for folder in ("var/lib/dpkg/info", "var/lib/dpkg/updates"):
+        (root / folder).mkdir(parents=True)
+    (root / "var/lib/dpkg/status").touch()
+    dpkg = ["dpkg", f"--root={root}", "--force-script-chrootless"]
+    machine = {"PATH": os.defpath + ":/usr/sbin:/sbin", "DEBIAN_FRONTEND": "noninteractive"}
+    call([*dpkg, "--install", deb], env=machine)
+    packages = root / "usr/lib/python3/dist-packages"
+    call([sys.executable, "-c", "import actortrain"], env={"PYTHONPATH": str(packages)})
+    assert (packages / "actortrain/__pycache__").is_dir()
+    call([*dpkg, "--remove", "actortrain"], env=machine)
+    assert not (packages / "actortrain").exists(), list((packages / "actortrain").rglob("*"))
+
+
 def make_library(path, text, *words):
     """A shared library of a line of C; false where there is no compiler."""
     compiler = shutil.which("cc")
@@ -339,6 +358,7 @@ def main():
         check_example(next(folder.glob("actortrain-*.whl")), work)
         check_target(folder, work)
         package = check_deb(deb, work)
+        check_removal(deb, work)
         check_libraries(package, work)
         check_old_container(package, work)
         check_places(package, work)
