@@ -18,7 +18,8 @@
 namespace train {
 namespace {
 
-constexpr int kExitInterrupted = 130;
+constexpr int kExitBySignal = 128;  // And the signal's number, as a shell has it.
+constexpr int kExitInterrupted = kExitBySignal + SIGINT;
 
 /// True if the program was started to survive its terminal. (A shell without job control makes
 /// background programs ignore SIGINT; `kill -INT` still saves there.)
@@ -47,6 +48,8 @@ sigset_t watched_signals() {
   }
   _exit(kExitInterrupted);
 }
+
+[[noreturn]] void end_as_by(int signal) { ::_exit(kExitBySignal + signal); }
 
 }  // namespace
 
@@ -120,6 +123,12 @@ void block_signals() {
 
 void allow_signals() {
   const sigset_t set = watched_signals();
+  // The first process of a container gets no signal whose effect is the default one.
+  for (const int signal : kStopSignals) {
+    if (::getpid() == 1 && sigismember(&set, signal) == 1) {
+      std::signal(signal, end_as_by);
+    }
+  }
   pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
 }
 

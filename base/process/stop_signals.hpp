@@ -22,8 +22,9 @@ inline constexpr std::array<int, 6> kStopSignals = {SIGINT,  SIGTERM, SIGHUP,
 /// system would discard each child's exit status.
 void block_signals();
 
-/// Restores the default effect of the signals, which ends the process: for commands that have
-/// nothing to save. Call it before any thread is started.
+/// Restores the default effect of the signals, which ends the process, also where it is the first
+/// one of a container: for commands that have nothing to save. Call it before any thread is
+/// started.
 void allow_signals();
 
 /// Starts a thread that takes the signals until the process ends: a second SIGINT ends the process

@@ -1,5 +1,6 @@
 #include "base/process/stop_signals.hpp"
 
+#include <sched.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -9,6 +10,7 @@
 #include <catch2/catch.hpp>
 #include <cerrno>
 #include <csignal>
+#include <cstdio>
 #include <functional>
 
 #include "tests/support/harness/hang_limit.hpp"
@@ -120,6 +122,39 @@ TEST_CASE("stop_signals: a terminal that has gone stops nobody who was started w
           const bool heard = test::comes_true([] { return stop_signal() != 0; });
           return heard ? stop_signal() : -1;
         }) == SIGUSR2);
+}
+
+/// What `work` returns in the first process of a container; 255: no container may be made here.
+int in_container(const std::function<int()>& work) {
+  return in_child([&work] {
+    if (::unshare(CLONE_NEWPID) != 0 && ::unshare(CLONE_NEWUSER | CLONE_NEWPID) != 0) {
+      return 255;
+    }
+    const pid_t first = ::fork();
+    if (first == 0) {
+      ::_exit(::getpid() == 1 ? work() : 0);
+    }
+    int end = 0;
+    return first > 0 && ::waitpid(first, &end, 0) == first && WIFEXITED(end) ? WEXITSTATUS(end) : 0;
+  });
+}
+
+TEST_CASE("stop_signals: a command with nothing to save ends, also as a container's first process",
+          "[base][stop_signals]") {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    const auto end_by = [signal] {
+      allow_signals();
+      ::kill(::getpid(), signal);
+      return 0;
+    };
+    CHECK(in_child(end_by) == -signal);
+    const int code = in_container(end_by);
+    if (code == 255) {
+      std::puts("skipped: stop_signals: no process may have process numbers of its own here");
+      return;
+    }
+    CHECK(code == 128 + signal);
+  }
 }
 
 TEST_CASE("stop_signals: how a child has ended is known, whoever had it forgotten",
