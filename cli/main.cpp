@@ -16,6 +16,7 @@
 #include "base/text/text_output.hpp"
 #include "base/text/uncaught.hpp"
 #include "cli/options.hpp"
+#include "engine/collective/peer_proof.hpp"
 #include "engine/rank/plan/run_device.hpp"
 
 namespace train::cli {
@@ -63,6 +64,7 @@ int main(int argc, char* argv[]) {
   train::raise_descriptor_limit();
   train::report_uncaught();
   try {
+    train::engine::ignore_openssl_configuration();
     return train::cli::run_program(argc, argv);
   } catch (const std::exception&) {
     // A broken invariant or a device error outside the actors: one line, no stack trace.

@@ -27,6 +27,11 @@ constexpr std::array<char, 32> kAccepted = {"actortrain peer that accepted"};
 
 }  // namespace
 
+void ignore_openssl_configuration() {
+  TRAIN_CHECK(::OPENSSL_init_crypto(OPENSSL_INIT_NO_LOAD_CONFIG, nullptr) == 1,
+              "OpenSSL does not start");
+}
+
 std::array<std::byte, 32> unguessable() {
   std::array<std::byte, 32> bytes = {};
   const int made = ::RAND_bytes(reinterpret_cast<unsigned char*>(bytes.data()), bytes.size());

@@ -49,6 +49,12 @@ struct Welcome {
 
 enum class Side : std::uint8_t { connected, accepted };
 
+/// Lets OpenSSL keep its defaults, here and in the control connection, whatever its configuration
+/// on this machine (openssl.cnf, OPENSSL_CONF) says: that may be another version's, name modules
+/// that this program cannot load, or refuse the keys of a run. Call it in main, before OpenSSL is
+/// used.
+void ignore_openssl_configuration();
+
 /// Unpredictable random bytes. Throws CheckFailed where the system has none.
 [[nodiscard]] std::array<std::byte, 32> unguessable();
 
