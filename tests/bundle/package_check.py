@@ -25,6 +25,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import threading
 import time
 import zipfile
 from pathlib import Path
@@ -318,6 +319,8 @@ def check_places(package, work):
     with open(log, "w", encoding="utf-8") as errors:
         run = subprocess.Popen([str(word) for word in words], cwd=work, stdout=subprocess.DEVNULL, stderr=errors,
                                env={**os.environ, "OPENSSL_CONF": str(work / "openssl.cnf")})
+    # To tail a process that has ended is there until somebody has waited for it.
+    threading.Thread(target=run.wait, daemon=True).start()
     try:
         until("checkpoint_published")
         ranks = json.loads((directory / "status.json").read_text())["ranks"]
