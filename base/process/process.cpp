@@ -238,8 +238,8 @@ Result<Process> Process::start(const std::vector<std::string>& words, const Opti
     return report.error();
   }
   const Descriptor null(::open("/dev/null", O_RDWR | O_CLOEXEC));
-  if (!null) {
-    return system_failure(errno);
+  if (!null) {  // Otherwise the program would seem to be what is missing.
+    return failure(fmt::format("/dev/null: {}", system_failure(errno).message));
   }
   const std::vector<std::string> environment = environment_of_others();
   const std::vector<char*> arguments = pointers_to(words);

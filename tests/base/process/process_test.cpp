@@ -6,6 +6,7 @@
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <poll.h>
+#include <sched.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -15,6 +16,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstddef>
+#include <cstdio>
 #include <string>
 #include <vector>
 
@@ -95,6 +97,23 @@ TEST_CASE("process: child on an old kernel", "[.old_kernel_of_test]") {
 
 TEST_CASE("process: so they are where the kernel lacks calls of later ones", "[base][process]") {
   auto test = Process::start({own_program_now(), "[.old_kernel_of_test]"}, {});
+  REQUIRE(test.ok());
+  CHECK(test->reap().exit_code == 0);
+}
+
+TEST_CASE("process: child where there are no devices", "[.no_devices_of_test]") {
+  // A root directory that has no dev/.
+  if ((::geteuid() != 0 && ::unshare(CLONE_NEWUSER) != 0) || ::chroot("/proc") != 0) {
+    std::puts("skipped: process: the root directory may not be changed here");
+    return;
+  }
+  const auto child = Process::start({"/bin/sh"}, {});
+  REQUIRE_FALSE(child.ok());
+  CHECK(child.error().message == "/dev/null: No such file or directory");
+}
+
+TEST_CASE("process: the error of a missing device names it, not the program", "[base][process]") {
+  auto test = Process::start({own_program_now(), "[.no_devices_of_test]"}, {});
   REQUIRE(test.ok());
   CHECK(test->reap().exit_code == 0);
 }
