@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import tempfile
 import threading
-from typing import IO, Iterator, Optional
+from typing import IO, Any, Iterator, Optional, Union
+
+
+def object_of(line: Union[str, bytes]) -> Optional[dict[str, Any]]:
+    """The JSON object of a line; None of another, as half a line is, which a run that was cut off leaves: the next
+    start writes behind it."""
+    try:
+        read = json.loads(line)
+    except ValueError:
+        return None
+    return read if isinstance(read, dict) else None
 
 
 class Lines:

@@ -21,6 +21,7 @@ from typing import Any, Callable, Iterable, Iterator, NoReturn, Optional, Protoc
 
 from ._commands import Target, _path, call
 from ._errors import ActorTrainError, Mistake
+from ._lines import object_of
 
 _LOOK_S = 0.5  # Between two looks at the files of a run that trains.
 _QUIET_LOOKS = 6  # So many without a new line, and the run's status is asked whether it is over.
@@ -213,10 +214,12 @@ class _Ended(SystemExit):
 
 
 class _Tail:
-    """New whole lines of a file that grows, and that a resumed run cuts: then from the beginning."""
+    """New whole lines of a file that grows, and that a resumed run cuts: then from the beginning. Lines without
+    `key` are left out."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, key: str) -> None:
         self._path = path
+        self._key = key
         self._place = 0
         self._head = b""
 
@@ -237,7 +240,9 @@ class _Tail:
         self._place += len(content)
         self._head = (self._head + content)[-256:]
         for line in content.split(b"\n")[:-1]:
-            yield json.loads(line)
+            read = object_of(line)
+            if read is not None and self._key in read:
+                yield read
 
 
 def _is_held(directory: Path) -> bool:
@@ -315,7 +320,7 @@ def _asked(call_it: Callable[[], Made]) -> Made:
 
 
 def _send_all(directory: Path, tracker: Tracker, sent: _Sent, signals: _Signals, follow: bool) -> int:
-    metrics, events = _Tail(directory / "metrics.jsonl"), _Tail(directory / "events.jsonl")
+    metrics, events = _Tail(directory / "metrics.jsonl", "step"), _Tail(directory / "events.jsonl", "event")
     counts: dict[str, float] = {}
     lines = quiet = 0
     over = not follow

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import json
 import os
 import re
 import signal
@@ -16,7 +15,7 @@ from ._board import Board
 from ._commands import Settings, option_words, set_words, several
 from ._errors import Mistake, error_of
 from ._interrupts import interrupts
-from ._lines import Lines
+from ._lines import Lines, object_of
 from ._program import PathLike, end, start
 
 _FINISHED = (0, 75)
@@ -75,8 +74,8 @@ class Run:
         with interrupts(self._process) as use:
             use.serves(sys._getframe().f_back)
             for line in self._out.each():
-                read = json.loads(line)
-                if "unix_ms" not in read:  # Those are events.
+                read = object_of(line)  # With profile=True, a table follows the last one.
+                if read is not None and "step" in read and "unix_ms" not in read:  # Those are events.
                     yield read
                     use.serves(sys._getframe().f_back)
             self._finish()
@@ -144,12 +143,13 @@ def run(config: PathLike, *, set: Optional[Settings] = None, directory: Optional
 
 
 def _json_lines(path: Path) -> list[dict[str, Any]]:
-    """The whole lines of a file; none if it is not there yet."""
+    """The whole lines of a file that are objects; none if it is not there yet."""
     try:
         content = path.read_bytes()
     except FileNotFoundError:
         return []
-    return [json.loads(line) for line in content[:content.rfind(b"\n") + 1].split(b"\n")[:-1]]
+    lines = content[:content.rfind(b"\n") + 1].split(b"\n")[:-1]
+    return [read for line in lines if (read := object_of(line)) is not None]
 
 
 def _frame(lines: list[dict[str, Any]], frame: str) -> Any:

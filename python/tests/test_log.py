@@ -176,6 +176,14 @@ def test_what_was_sent_is_kept_on_the_way(logged: Path, recorder: type[Recorder]
         ("number 1", {}), ("number 1", {}), ("number 1", {"step": 2}), ("number 1", {"step": 2}), ("number 1", {"step": 4})]
 
 
+def test_half_a_line_is_left_out(logged: Path, recorder: type[Recorder]) -> None:
+    with (logged / "metrics.jsonl").open("a") as metrics, (logged / "events.jsonl").open("a") as events:
+        metrics.write('{"step": 6, "lo\n{"step": 6, "loss": 2.0}\n')
+        events.write('{"event": "resu\n{"event": "resumed", "unix_ms": 2}\n')
+    assert at.log(logged, "wandb", follow=False) == 6
+    assert recorder.sent[-1] == (6, {"loss": 2.0, "events/started": 1, "events/resumed": 1})
+
+
 def test_events_after_the_last_line_are_sent(logged: Path, recorder: type[Recorder], monkeypatch: pytest.MonkeyPatch) -> None:
     over = threading.Event()
     monkeypatch.setattr(_log, "_LOOK_S", 0.01)

@@ -51,6 +51,22 @@ def test_a_run_gives_each_step_once_and_keeps_it(run_file: Path, tmp_path: Path)
     assert list(run) == lines  # Again, from the beginning.
 
 
+def test_half_a_line_is_left_out(run_file: Path) -> None:
+    """Where a run was cut off in a line, the next start writes behind it."""
+    run = at.run(run_file).wait()
+    for name, read in [("metrics.jsonl", run.metrics), ("events.jsonl", run.events)]:
+        lines = read("list")
+        with (run.directory / name).open("a") as file:
+            file.write('{"event": "sta\n' + json.dumps(lines[-1]) + '\n{"half')
+        assert read("list") == [*lines, lines[-1]]
+
+
+def test_a_profiled_run_gives_its_metrics_alone(run_file: Path) -> None:
+    run = at.run(run_file, profile=True)
+    assert list(run) == run.metrics("list")
+    assert (run.directory / "profile/summary.json").is_file()
+
+
 def test_metrics_are_a_table_where_there_is_a_package(run_file: Path) -> None:
     polars = pytest.importorskip("polars")
     pandas = pytest.importorskip("pandas")
