@@ -20,7 +20,7 @@ from types import FrameType
 from typing import Any, Callable, Iterable, Iterator, NoReturn, Optional, Protocol, TypeVar
 
 from ._commands import Target, _path, call
-from ._errors import ActorTrainError, Mistake
+from ._errors import ActorTrainError, Failure, Mistake
 from ._lines import object_of
 
 _LOOK_S = 0.5  # Between two looks at the files of a run that trains.
@@ -115,7 +115,9 @@ class _Sent:
         self._file = file
         self._held = _locked(file)
         try:
-            read = json.loads(file.read_text() or "{}")
+            read = object_of(file.read_bytes() or b"{}")
+            if read is None:
+                raise Failure(f"{file}: damaged; remove it, and all lines are sent anew, as another run", 1)
         except BaseException:
             os.close(self._held)
             raise

@@ -184,6 +184,15 @@ def test_half_a_line_is_left_out(logged: Path, recorder: type[Recorder]) -> None
     assert recorder.sent[-1] == (6, {"loss": 2.0, "events/started": 1, "events/resumed": 1})
 
 
+def test_a_damaged_record_of_what_was_sent_is_a_line(logged: Path, recorder: type[Recorder],
+                                                     capsys: pytest.CaptureFixture[str]) -> None:
+    (logged / "logged_wandb.json").write_bytes(b'{"id": "number 1", "ste\0\0')
+    assert _log.main([str(logged), "--to", "wandb", "--once"]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith(f"error log: {logged}/logged_wandb.json: damaged; ") and said.count("\n") == 1
+    assert recorder.sent == []
+
+
 def test_events_after_the_last_line_are_sent(logged: Path, recorder: type[Recorder], monkeypatch: pytest.MonkeyPatch) -> None:
     over = threading.Event()
     monkeypatch.setattr(_log, "_LOOK_S", 0.01)
