@@ -294,6 +294,8 @@ def log(target: Target, to: str, project: str = "actortrain", follow: bool = Tru
     directory = Path(_path(target))
     if not (directory / "config.toml").is_file():
         raise Mistake(f"{directory}: no directory of a run; it has no config.toml", 2)
+    if directory.name in ("", ".."):  # Trackers call the run by its directory's name.
+        directory = directory.resolve()
     config = _config_of(directory)
     with contextlib.ExitStack() as stack:
         sent = _Sent(directory / f"logged_{to}.json")

@@ -193,6 +193,23 @@ def test_a_damaged_record_of_what_was_sent_is_a_line(logged: Path, recorder: typ
     assert recorder.sent == []
 
 
+@pytest.mark.parametrize("path", [".", "tensorboard/.."])
+def test_a_run_is_called_by_its_directory_from_inside_it(path: str, logged: Path, recorder: type[Recorder],
+                                                         monkeypatch: pytest.MonkeyPatch) -> None:
+    named: list[str] = []
+
+    class Named(Recorder):
+        def __init__(self, project: str, directory: Path, config: dict[str, Any], known: Any) -> None:
+            super().__init__(project, directory, config, known)
+            named.append(directory.name)
+
+    monkeypatch.setitem(_log.TRACKERS, "wandb", Named)
+    (logged / "tensorboard").mkdir()
+    monkeypatch.chdir(logged)
+    assert at.log(path, "wandb", follow=False) == 5
+    assert named == ["logged"]
+
+
 def test_events_after_the_last_line_are_sent(logged: Path, recorder: type[Recorder], monkeypatch: pytest.MonkeyPatch) -> None:
     over = threading.Event()
     monkeypatch.setattr(_log, "_LOOK_S", 0.01)
