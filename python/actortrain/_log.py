@@ -103,8 +103,14 @@ def numbers_of(line: dict[str, Any]) -> dict[str, float]:
             found.update({f"{key}/{name}": one for name, one in numbers_of(value).items()})
         elif isinstance(value, (int, float)) and not isinstance(value, bool) and key != "step":
             found[key] = value
-    # MLflow allows no other characters.
-    return {re.sub(r"[^\w\-. /]", "_", key): value for key, value in found.items()}
+    return {_name(key): value for key, value in found.items()}
+
+
+def _name(key: str) -> str:
+    """A metric's name as MLflow allows it: no other characters, and no path that has a shorter form, as that of a
+    source by its whole directory has."""
+    parts = re.sub(r"[^\w\-. /]", "_", key).split("/")
+    return "/".join("_" if part == ".." else part for part in parts if part not in ("", "."))
 
 
 class _Sent:

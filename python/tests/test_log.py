@@ -210,6 +210,12 @@ def test_a_run_is_called_by_its_directory_from_inside_it(path: str, logged: Path
     assert named == ["logged"]
 
 
+def test_names_are_paths_that_mlflow_takes() -> None:
+    line = {"step": 1, "source_loss//data/a": 1, "source_loss/../b": 2, "choices": {"acc": 3, "sources": {"./q:1.jsonl": {"acc": 4}}}}
+    assert _log.numbers_of(line) == {"source_loss/data/a": 1, "source_loss/_/b": 2, "choices/acc": 3,
+                                     "choices/sources/q_1.jsonl/acc": 4}
+
+
 def test_events_after_the_last_line_are_sent(logged: Path, recorder: type[Recorder], monkeypatch: pytest.MonkeyPatch) -> None:
     over = threading.Event()
     monkeypatch.setattr(_log, "_LOOK_S", 0.01)
