@@ -46,7 +46,9 @@ class Tracker(Protocol):
 class _Wandb:
     def __init__(self, project: str, directory: Path, config: dict[str, Any], known: Optional[str]) -> None:
         wandb = importlib.import_module("wandb")
-        self._run: Any = wandb.init(project=project, name=directory.name, config=config, id=known, resume="allow")
+        # A run of its own, also where this process has one: that would be returned, and closed at the end.
+        self._run: Any = wandb.init(project=project, name=directory.name, config=config, id=known, resume="allow",
+                                    reinit="create_new")
         # Its own steps only grow, and what comes late for one is dropped: evaluations may.
         self._run.define_metric("step")
         self._run.define_metric("*", step_metric="step")

@@ -396,6 +396,32 @@ def test_mlflow_has_each_step_once(run_file: Path, tmp_path: Path, monkeypatch: 
     assert client.get_run(known).data.params["model.arch"] == "enoki"
 
 
+# A process that has a run of its own, which it goes on with.
+WITH_A_RUN = """\
+import json, sys
+import actortrain, wandb
+own = wandb.init(project="own")
+actortrain.log(sys.argv[1], "wandb", follow=False)
+own.log({"own": 1})
+print(json.dumps(own.id))
+"""
+
+
+def test_wandb_gives_a_run_that_the_process_has_nothing(logged: Path, tmp_path: Path) -> None:
+    pytest.importorskip("wandb")
+    settings = {"WANDB_MODE": "offline", "WANDB_SILENT": "true", "WANDB_DIR": str(tmp_path)}
+    ended = subprocess.run([sys.executable, "-c", WITH_A_RUN, logged], check=True, stdout=subprocess.PIPE, text=True,
+                           env={**os.environ, **settings})
+    own = json.loads(ended.stdout.splitlines()[-1])
+    known = json.loads((logged / "logged_wandb.json").read_text())["id"]
+    lines: dict[str, list[Any]] = {}
+    for name in (own, known):
+        (file,) = (tmp_path / "wandb").glob(f"offline-run-*/run-{name}.wandb")
+        read = subprocess.run([sys.executable, "-c", READ_WANDB, file], check=True, stdout=subprocess.PIPE, text=True)
+        lines[name] = [set(json.loads(line)) & {"own", "loss"} for line in read.stdout.splitlines()]
+    assert lines == {own: [{"own"}], known: [{"loss"}] * 5}
+
+
 def test_trackio_has_each_step_once(run_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("trackio")
     monkeypatch.setenv("TRACKIO_DIR", str(tmp_path / "trackio"))
