@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import re
@@ -13,7 +14,7 @@ from typing import Any, Iterator, Optional, Sequence, Union
 
 from ._board import Board
 from ._commands import Settings, option_words, set_words, several
-from ._errors import Mistake, error_of
+from ._errors import ActorTrainError, Mistake, error_of
 from ._interrupts import interrupts
 from ._lines import Lines, object_of
 from ._program import PathLike, end, start
@@ -92,12 +93,16 @@ class Run:
 
     def stop(self, save: bool = True, timeout: Optional[float] = None) -> "Run":
         """Ends the run, and waits for that: after it has saved, or at once. Does nothing after the
-        end. Raises TimeoutError if it has not saved in time; it is still about to."""
+        end. Raises TimeoutError if it has not saved in time; it is still about to. Raises the program's
+        error if it could not save."""
+        was_running = self.running
         end(self._process, signal.SIGTERM if save else signal.SIGKILL)
         try:
             self._process.wait(timeout)
         except subprocess.TimeoutExpired:
             raise TimeoutError(f"the run is still saving after {timeout} s") from None
+        if save and was_running:
+            self._finish()
         return self
 
     def metrics(self, frame: str = "auto") -> Any:
@@ -116,8 +121,9 @@ class Run:
     def __enter__(self) -> "Run":
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.stop()
+    def __exit__(self, kind: Optional[type[BaseException]], *_: object) -> None:
+        with contextlib.suppress(*[] if kind is None else [ActorTrainError]):  # The block's own error is told.
+            self.stop()
 
     def __repr__(self) -> str:
         code = self.exit_code

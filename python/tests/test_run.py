@@ -191,6 +191,24 @@ def test_a_run_that_is_killed_goes_on_from_its_newest_checkpoint(run_file: Path)
     assert first["step"] >= 2
 
 
+def test_a_stop_that_cannot_save_is_an_error(run_file: Path) -> None:
+    def cannot_save() -> at.Run:
+        run = at.run(run_file, set={**ENDLESS, "checkpoint.interval_steps": 1_000_000}, fresh=True)
+        next(iter(run))
+        (run.directory / "checkpoints").rename(run.directory / "moved")
+        (run.directory / "checkpoints").write_text("a file")
+        return run
+
+    with pytest.raises(at.Failure, match="checkpoint"):
+        cannot_save().stop()
+    with pytest.raises(at.Failure, match="checkpoint"), cannot_save():
+        pass
+    with pytest.raises(ZeroDivisionError), cannot_save() as run:
+        raise ZeroDivisionError
+    assert run.exit_code == 1
+    assert run.stop() is run and cannot_save().stop(save=False).exit_code == -signal.SIGKILL
+
+
 def test_a_context_stops_its_run(run_file: Path) -> None:
     with pytest.raises(ZeroDivisionError), at.run(run_file, set=ENDLESS) as run:
         next(iter(run))
