@@ -35,6 +35,10 @@ class Lines:
         self._changed = threading.Condition()
         threading.Thread(target=self._copy, args=(pipe,), daemon=True).start()
 
+    def __del__(self) -> None:  # When the thread has ended, too.
+        if self._file is not None:
+            self._file.close()
+
     def _copy(self, pipe: IO[bytes]) -> None:
         try:
             for line in pipe:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import itertools
 import json
 import os
@@ -11,6 +12,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import urllib.request
 from pathlib import Path
@@ -291,6 +293,20 @@ def test_lines_are_kept_where_the_disk_is_full(monkeypatch: pytest.MonkeyPatch, 
         pipe.write("\n".join(written))
     assert list(lines.each()) == written
     assert lines.whole() == "\n".join(written)
+
+
+def test_lines_that_nobody_has_close_their_file() -> None:
+    ends = os.pipe()
+    before = set(threading.enumerate())
+    lines = Lines(os.fdopen(ends[0], "rb"))
+    (thread,) = set(threading.enumerate()) - before
+    os.close(ends[1])
+    thread.join()
+    file = lines._file
+    assert file is not None and not file.closed
+    del lines
+    gc.collect()
+    assert file.closed
 
 
 def descendants(pid: int) -> list[int]:
