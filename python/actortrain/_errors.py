@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Mapping, Optional, Sequence
+from typing import Any, Mapping, Optional, Sequence
 
 # The words before a file that are none of its name, and the file with its line.
 _ACCESS = re.compile(r"cannot (?:read|write|copy|create directory|write index) (?P<file>\S.*?)(?::(?P<line>\d+))?: (?P<rest>.*)",
@@ -119,6 +119,14 @@ class ActorTrainError(Exception):
         cause, semicolon, fix = first.partition("; ")
         if semicolon:
             self.fix = in_python(fix)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copies, and what a pool of processes hands on, have the parts as they are: not those of the message again."""
+        return _again, (type(self), self.args), self.__dict__
+
+
+def _again(kind: type[ActorTrainError], arguments: tuple[Any, ...]) -> ActorTrainError:
+    return kind.__new__(kind, *arguments)
 
 
 class Mistake(ActorTrainError):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import fractions
 import json
 import math
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -196,6 +198,13 @@ def test_a_run_file_that_is_missing_is_named_with_the_way_out(tmp_path: Path) ->
 def test_errors_are_read_from_the_line(message: str, place: tuple[object, ...]) -> None:
     error = ActorTrainError(message, 2, ["optimizer.lr", "model.layers"])
     assert (error.file, error.line, error.key, error.fix) == place
+
+
+def test_an_error_is_the_same_behind_a_pool_of_processes() -> None:
+    error = error_of(2, "error x.toml:3: optimizer.lr must be above 0; use --force\n")
+    for again in (copy.copy(error), *(pickle.loads(pickle.dumps(error, protocol)) for protocol in range(pickle.HIGHEST_PROTOCOL + 1))):
+        assert type(again) is at.Mistake and again.args == error.args == (again.message,)
+        assert vars(again) == vars(error) and (again.file, again.line, again.fix) == ("x.toml", 3, "use force=True")
 
 
 def test_an_evaluation_is_read() -> None:
