@@ -225,6 +225,8 @@ def _rows_of(data: Any) -> Iterator[Any]:
             data.iloc[begin:begin + 1000].to_json(orient="records", date_format="iso", double_precision=15)))
     if hasattr(data, "iter_rows"):  # Of polars.
         return (_without_none(row) for row in data.iter_rows(named=True))
+    if hasattr(data, "features") and hasattr(data, "column_names"):  # Of datasets, whose structs have all members, too.
+        return (_without_none(row) for row in data)
     if hasattr(data, "collect_schema"):
         raise TypeError("data is a query, not rows; give what it finds, as data.collect()")
     try:
@@ -235,8 +237,8 @@ def _rows_of(data: Any) -> Iterator[Any]:
 
 def _without_none(value: Any) -> Any:
     """A table's row has every member that any row has: None is one that it lacks."""
-    if isinstance(value, Mapping):
-        return {key: _without_none(one) for key, one in value.items() if one is not None}
+    if hasattr(value, "keys"):
+        return {key: _without_none(value[key]) for key in value.keys() if value[key] is not None}
     return [_without_none(one) for one in value] if isinstance(value, list) else value
 
 

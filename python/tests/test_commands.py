@@ -8,7 +8,7 @@ import json
 import math
 import pickle
 from pathlib import Path
-from typing import Any
+from typing import Any, Iterator
 
 import pytest
 
@@ -61,6 +61,28 @@ def test_tables_are_rows(tmp_path: Path) -> None:
         assert list(_commands._rows_of(table)) == [rows[0], {"calls": [{}]}]
     with pytest.raises(TypeError, match="collect"):
         at.prepare(polars.DataFrame(rows, infer_schema_length=None).lazy(), tmp_path / "none")
+
+
+class DataSet:
+    """As datasets.Dataset: rows of one type, whose structs have None where a row has no such member."""
+
+    column_names = ["messages", "tools"]
+    features: dict[str, Any] = {}
+
+    def __init__(self, rows: list[dict[str, Any]]) -> None:
+        self._rows = rows
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return iter(self._rows)
+
+
+def test_what_a_row_of_a_data_set_lacks_is_left_out() -> None:
+    rows: list[dict[str, Any]] = [
+        {"messages": [{"role": "user", "content": "a", "name": None}], "tools": [{"x": {"type": "int"}, "y": None}],
+         "label": None},
+        {"messages": [], "tools": None, "label": False}]
+    assert list(_commands._rows_of(DataSet(rows))) == [
+        {"messages": [{"role": "user", "content": "a"}], "tools": [{"x": {"type": "int"}}]}, {"messages": [], "label": False}]
 
 
 def test_the_tokenizer_may_stand_before_the_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
