@@ -196,19 +196,48 @@ def prepare(data: Rows, *places: PathLike, row_length: int = 0, **options: Any) 
     with tempfile.TemporaryDirectory(prefix="actortrain-") as folder:
         rows = Path(folder) / "rows.jsonl"
         number = -1
-        with rows.open("w", encoding="utf-8") as file:
+        with rows.open("wb") as file:
             for number, row in enumerate(_rows_of(data)):
                 try:
                     if not isinstance(row, str) and not hasattr(row, "keys"):
                         raise TypeError(f"it is {_kind(row)}")
                     line = {"text": row} if isinstance(row, str) else dict(row)
-                    file.write(json.dumps(line, ensure_ascii=False, allow_nan=False) + "\n")
+                    file.write(_json(line) + b"\n")
                 except (TypeError, ValueError) as error:
                     raise ValueError(f"row {number} is no JSON object: {error}") from error
         if number < 0:
             raise Mistake("data has no rows; give at least one", 2)
         call(["data", "prepare", "--input", str(rows), *words], stands_for={str(rows): "row"})
     return Path(out)
+
+
+def _json(row: Mapping[str, Any]) -> bytes:
+    """A row as JSON on one line. Raises ValueError, which names the member."""
+    try:
+        return _json_text(row)
+    except (TypeError, ValueError) as error:
+        for name, value in row.items():
+            try:
+                _json_text({name: value})
+            except (TypeError, ValueError) as wrong:
+                raise ValueError(f"its member {name!r}: {wrong}; give a value of JSON, or leave the member out") from error
+        raise
+
+
+def _json_text(value: Any) -> bytes:
+    """Raises UnicodeEncodeError, a ValueError, for half a surrogate pair."""
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, default=_of_json).encode()
+
+
+def _of_json(value: Any) -> Any:
+    """What stands for a value that JSON does not have: one of numpy or torch, a path, a date."""
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if hasattr(value, "tolist") and not isinstance(value, memoryview):
+        return value.tolist()
+    if hasattr(value, "isoformat"):
+        return value.isoformat()
+    raise TypeError(f"it is, or has, {_kind(value)}")
 
 
 def _rows_of(data: Any) -> Iterator[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import datetime
 import fractions
 import json
 import math
@@ -83,6 +84,25 @@ def test_what_a_row_of_a_data_set_lacks_is_left_out() -> None:
         {"messages": [], "tools": None, "label": False}]
     assert list(_commands._rows_of(DataSet(rows))) == [
         {"messages": [{"role": "user", "content": "a"}], "tools": [{"x": {"type": "int"}}]}, {"messages": [], "label": False}]
+
+
+class Number:
+    """As numpy or torch has one."""
+
+    def __init__(self, value: Any) -> None:
+        self._value = value
+
+    def tolist(self) -> Any:
+        return self._value
+
+
+def test_rows_hold_what_libraries_have(data: Path, tmp_path: Path) -> None:
+    row = {"text": "x" * 50, "label": Number(True), "date": datetime.date(2026, 1, 2), "from": Path("a/b")}
+    assert json.loads(_commands._json(row)) == {"text": "x" * 50, "label": True, "date": "2026-01-02", "from": "a/b"}
+    for value, said in [(object(), "it is, or has, an object"), ([math.nan], "Out of range"), ("\ud800", "surrogates"),
+                        (b"x", "it is, or has, a bytes")]:
+        with pytest.raises(ValueError, match=f"^row 1 is no JSON object: its member 'image': .*{said}.*leave the member out$"):
+            at.prepare([row, {"text": "x", "image": value}], tmp_path / "none")
 
 
 def test_the_tokenizer_may_stand_before_the_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
