@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 import json
 import numbers
@@ -194,9 +195,17 @@ def prepare(data: Rows, *places: PathLike, row_length: int = 0, **options: Any) 
         call(["data", "prepare", *[word for one in data for word in ("--input", os.fspath(one))], *words])
         return Path(out)
     with tempfile.TemporaryDirectory(prefix="actortrain-") as folder:
-        rows = Path(folder) / "rows.jsonl"
-        number = -1
-        with rows.open("wb") as file:
+        rows = os.path.join(folder, "rows.jsonl")
+        _write_rows(data, rows)
+        call(["data", "prepare", "--input", rows, *words], stands_for={rows: "row"})
+    return Path(out)
+
+
+def _write_rows(data: Any, path: str) -> None:
+    """Writes rows as JSON lines. Raises Mistake where there is none, and ValueError with the row's number and member."""
+    number = -1
+    try:
+        with open(path, "wb") as file:
             for number, row in enumerate(_rows_of(data)):
                 try:
                     if not isinstance(row, str) and not hasattr(row, "keys"):
@@ -205,10 +214,13 @@ def prepare(data: Rows, *places: PathLike, row_length: int = 0, **options: Any) 
                     file.write(_json(line) + b"\n")
                 except (TypeError, ValueError) as error:
                     raise ValueError(f"row {number} is no JSON object: {error}") from error
-        if number < 0:
-            raise Mistake("data has no rows; give at least one", 2)
-        call(["data", "prepare", "--input", str(rows), *words], stands_for={str(rows): "row"})
-    return Path(out)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        raise OSError(error.errno, f"{os.strerror(error.errno)} for the rows, which are written to a file until they are "
+                      "prepared; name a directory with more room by the environment variable TMPDIR", path) from error
+    if number < 0:
+        raise Mistake("data has no rows; give at least one", 2)
 
 
 def _json(row: Mapping[str, Any]) -> bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import datetime
+import errno
 import fractions
 import json
 import math
@@ -103,6 +104,12 @@ def test_rows_hold_what_libraries_have(data: Path, tmp_path: Path) -> None:
                         (b"x", "it is, or has, a bytes")]:
         with pytest.raises(ValueError, match=f"^row 1 is no JSON object: its member 'image': .*{said}.*leave the member out$"):
             at.prepare([row, {"text": "x", "image": value}], tmp_path / "none")
+
+
+def test_a_disk_that_rows_fill_is_named_with_the_way_out() -> None:
+    with pytest.raises(OSError, match="TMPDIR") as raised:
+        _commands._write_rows(["x" * 100_000], "/dev/full")
+    assert (raised.value.errno, raised.value.filename) == (errno.ENOSPC, "/dev/full")
 
 
 def test_the_tokenizer_may_stand_before_the_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
