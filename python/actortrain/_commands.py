@@ -188,6 +188,9 @@ def prepare(data: Rows, *places: PathLike, row_length: int = 0, **options: Any) 
         raise TypeError("prepare() wants out, the directory to make")
     out = os.fspath(options["out"])
     words = option_words(row_length=row_length or None, **options)
+    if isinstance(data, (list, tuple)) and data and all(isinstance(one, str) and os.path.isfile(one) for one in data):
+        raise TypeError(f"data is a list of texts that are names of files, as {data[0]!r}; give files as Path objects: "
+                        "[Path(name) for name in data]")
     if isinstance(data, (str, os.PathLike)):
         call(["data", "prepare", "--input", os.fspath(data), *words])
         return Path(out)

@@ -49,6 +49,8 @@ def test_what_is_no_rows_is_refused_with_the_way_out(tmp_path: Path) -> None:
     for row in wrong:
         with pytest.raises(ValueError, match="row 1 is no JSON object"):
             at.prepare([{"text": "x"}, row], tmp_path / "none")
+    with pytest.raises(TypeError, match=r"names of files, as .*; give files as Path objects: \[Path"):
+        at.prepare([__file__, __file__], tmp_path / "none")  # As texts, their names would be trained.
     assert not (tmp_path / "none").exists()
 
 
