@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import functools
 import json
@@ -11,11 +12,12 @@ import re
 import signal
 import subprocess
 import tempfile
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Iterable, Iterator, Mapping, Optional, Protocol, Sequence, Union, overload
 
-from ._errors import Mistake, error_of
+from ._errors import Mistake, dropped_of, error_of, warnings_of
 from ._program import PathLike, end, start
 
 Message = Mapping[str, Any]
@@ -127,7 +129,8 @@ def several(values: Union[PathLike, Sequence[PathLike]]) -> list[PathLike]:
 
 
 def call(words: Sequence[str], directory: Optional[PathLike] = None, stands_for: Optional[Mapping[str, str]] = None) -> str:
-    """Runs a command to its end; returns what it printed. An interrupt ends the command as well.
+    """Runs a command to its end; returns what it printed. An interrupt ends the command as well. What it warns of is a
+    warning of Python, to whoever called the function that calls this.
 
     directory: where it runs; by default the current one. stands_for: as error_of() has it."""
     process = start(words, directory)
@@ -143,6 +146,8 @@ def call(words: Sequence[str], directory: Optional[PathLike] = None, stands_for:
         raise
     if process.returncode != 0:
         raise error_of(process.returncode, said.decode("utf-8", "replace"), stands_for)
+    for line in warnings_of(said.decode("utf-8", "replace"), stands_for):
+        warnings.warn(line, stacklevel=3)
     return out.decode("utf-8", "replace")
 
 
@@ -191,16 +196,19 @@ def prepare(data: Rows, *places: PathLike, row_length: int = 0, **options: Any) 
     if isinstance(data, (list, tuple)) and data and all(isinstance(one, str) and os.path.isfile(one) for one in data):
         raise TypeError(f"data is a list of texts that are names of files, as {data[0]!r}; give files as Path objects: "
                         "[Path(name) for name in data]")
-    if isinstance(data, (str, os.PathLike)):
-        call(["data", "prepare", "--input", os.fspath(data), *words])
-        return Path(out)
-    if isinstance(data, (list, tuple)) and data and all(isinstance(one, Path) for one in data):
-        call(["data", "prepare", *[word for one in data for word in ("--input", os.fspath(one))], *words])
-        return Path(out)
-    with tempfile.TemporaryDirectory(prefix="actortrain-") as folder:
-        rows = os.path.join(folder, "rows.jsonl")
-        _write_rows(data, rows)
-        call(["data", "prepare", "--input", rows, *words], stands_for={rows: "row"})
+    stands_for: dict[str, str] = {}
+    with contextlib.ExitStack() as stack:
+        if isinstance(data, (str, os.PathLike)):
+            inputs = [os.fspath(data)]
+        elif isinstance(data, (list, tuple)) and data and all(isinstance(one, Path) for one in data):
+            inputs = [os.fspath(one) for one in data]
+        else:
+            inputs = [os.path.join(stack.enter_context(tempfile.TemporaryDirectory(prefix="actortrain-")), "rows.jsonl")]
+            stands_for = {inputs[0]: "row"}
+            _write_rows(data, inputs[0])
+        printed = call(["data", "prepare", *[word for one in inputs for word in ("--input", one)], *words], stands_for=stands_for)
+    if dropped := dropped_of(printed, stands_for):
+        warnings.warn(dropped, stacklevel=2)
     return Path(out)
 
 

@@ -144,7 +144,7 @@ def error_of(exit_code: int, lines: str, stands_for: Optional[Mapping[str, str]]
     stands_for: files that hold what the caller gave, with the name of one of its lines: {"/tmp/x/rows.jsonl": "row"}.
     The message names the lines as the caller counts them, from 0."""
     written = lines.rstrip("\n").split("\n")
-    said = [_with_names(line[len("error "):], stands_for or {}) for line in written if line.startswith("error ")]
+    said = _lines_of("error", lines, stands_for)
     told = bool(said)
     if exit_code < 0:
         said.append(f"the program was killed by signal {-exit_code}")
@@ -153,6 +153,24 @@ def error_of(exit_code: int, lines: str, stands_for: Optional[Mapping[str, str]]
     from ._commands import known_keys
     kind = Mistake if exit_code == 2 else Failure
     return kind(message, exit_code, known_keys(), told)
+
+
+def warnings_of(lines: str, stands_for: Optional[Mapping[str, str]] = None) -> list[str]:
+    """What a program has warned of on its standard error, with keywords in the place of options."""
+    return [in_python(line) for line in _lines_of("warning", lines, stands_for)]
+
+
+def dropped_of(printed: str, stands_for: Optional[Mapping[str, str]] = None) -> Optional[str]:
+    """The table of what `data prepare` has dropped, as a sentence; None: nothing."""
+    _, _, table = printed.partition("  DROPPED  REASON")
+    rows = re.findall(r"^ {0,8}(\d+)  (.*?)  +(\S.*)$", table.partition("\n")[2], re.MULTILINE)
+    parts = [f"{count} dropped: {reason}, the first at {_with_names(first, stands_for or {})}" for count, reason, first in rows]
+    return "; ".join(parts) or None
+
+
+def _lines_of(level: str, lines: str, stands_for: Optional[Mapping[str, str]]) -> list[str]:
+    begin = level + " "
+    return [_with_names(line[len(begin):], stands_for or {}) for line in lines.split("\n") if line.startswith(begin)]
 
 
 def _with_names(line: str, stands_for: Mapping[str, str]) -> str:

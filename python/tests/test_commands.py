@@ -114,9 +114,30 @@ def test_a_disk_that_rows_fill_is_named_with_the_way_out() -> None:
     assert (raised.value.errno, raised.value.filename) == (errno.ENOSPC, "/dev/full")
 
 
+def test_what_the_program_warns_of_is_warned_of(run_file: Path, tmp_path: Path) -> None:
+    run = at.run(run_file).wait()
+    with pytest.warns(UserWarning, match="prompt_cut prompt 1: it has 50 tokens") as warned:
+        at.generate(run, ["a", "b" * 50], tokens=1)
+    assert [one.filename for one in warned] == [__file__]
+    rows: list[dict[str, Any]] = [{"text": f"row {number}"} for number in range(50)]
+    rows[7] = {"text": 3}
+    with pytest.warns(UserWarning, match="^1 dropped: .*, the first at row 7$") as warned:
+        at.prepare(rows, tmp_path / "data")
+    assert [one.filename for one in warned] == [__file__]
+    file = tmp_path / "rows.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with pytest.warns(UserWarning, match=f"^1 dropped: .*, the first at {file}:8$"):
+        at.prepare(file, tmp_path / "data", force=True)
+
+
 def test_the_tokenizer_may_stand_before_the_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[Any] = []
-    monkeypatch.setattr(_commands, "call", lambda words: said.append(words))
+
+    def call(words: list[str], **_: Any) -> str:
+        said.append(words)
+        return ""
+
+    monkeypatch.setattr(_commands, "call", call)
     words = ["data", "prepare", "--input", "a.txt", "--tokenizer", "model", "--out", "made"]
     at.prepare("a.txt", "model", "made")
     at.prepare("a.txt", "made", tokenizer="model")
