@@ -367,13 +367,18 @@ def generate(target: Target, prompts: Union[str, Sequence[Union[str, Sequence[Me
     chat: prompts are user messages, or lists of messages. A prompt of several lines needs chat.
     options: those of `generate`, with underscores: tokens, temperature, top_k, top_p, seed, stop,
     step, context, batch, template, date."""
+    if system is not None and not chat:
+        raise ValueError("system is a message of a conversation; pass chat=True, or leave it out")
     several = [prompts] if isinstance(prompts, str) else list(prompts)
     lines: list[str] = []
     for number, prompt in enumerate(several):
+        if chat and (isinstance(prompt, Mapping) or not isinstance(prompt, Iterable)):
+            raise TypeError(f"prompt {number} is {_kind(prompt)}, not a text or a list of messages; give a conversation in a list "
+                            "of prompts, as [conversation]")
         if chat:
             lines.append(json.dumps(_conversation(prompt, system), ensure_ascii=False))
         elif not isinstance(prompt, str):
-            raise TypeError(f"prompt {number} is a conversation; pass chat=True")
+            raise TypeError(f"prompt {number} is {_kind(prompt)}, not a text; pass chat=True for a conversation")
         elif "\n" in prompt or "\r" in prompt:
             raise ValueError(f"prompt {number} has a line break, which a file of prompts cannot hold; pass chat=True, "
                              "or only its last line")

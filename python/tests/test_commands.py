@@ -130,6 +130,16 @@ def test_what_the_program_warns_of_is_warned_of(run_file: Path, tmp_path: Path) 
         at.prepare(file, tmp_path / "data", force=True)
 
 
+def test_a_conversation_that_is_no_list_of_prompts_is_refused(tmp_path: Path) -> None:
+    conversation = [{"role": "user", "content": "a"}]
+    wrong: list[Any] = [(conversation, True, "a dict"), ([1], True, "an int"), ([1], False, "an int"), ([conversation], False, "a list")]
+    for prompts, chat, kind in wrong:
+        with pytest.raises(TypeError, match=f"^prompt 0 is {kind}, not a text.*; .*conversation"):
+            at.generate(tmp_path, prompts, chat=chat)
+    with pytest.raises(ValueError, match="^system is .*chat=True"):
+        at.generate(tmp_path, "a", system="Be brief.")
+
+
 def test_the_tokenizer_may_stand_before_the_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[Any] = []
 
