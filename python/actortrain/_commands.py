@@ -22,7 +22,15 @@ from ._program import PathLike, end, start
 
 Message = Mapping[str, Any]
 Settings = Mapping[str, Any]  # Texts, paths, numbers, booleans, lists of them, and inline tables.
-Rows = Union[PathLike, Sequence[Path], Iterable[Mapping[str, Any]], Iterable[str]]
+
+class Table(Protocol):
+    """A table of pandas or polars, whose own iterator gives its columns."""
+
+    @property
+    def columns(self) -> Any: ...
+
+
+Rows = Union[PathLike, Sequence[Path], Table, Iterable[Mapping[str, Any]], Iterable[str]]
 
 
 class HasDirectory(Protocol):

@@ -10,7 +10,7 @@ import json
 import math
 import pickle
 from pathlib import Path
-from typing import Any, Iterator
+from typing import TYPE_CHECKING, Any, Iterator
 
 import pytest
 
@@ -18,6 +18,14 @@ import actortrain as at
 from actortrain import _commands
 from actortrain._commands import _read_evaluation, option_words, set_words
 from actortrain._errors import ActorTrainError, error_of
+
+if TYPE_CHECKING:
+    import pandas
+    import polars
+
+    def checkers_allow_tables(first: pandas.DataFrame, second: polars.DataFrame) -> None:
+        at.prepare(first, "out")
+        at.prepare(second, "out")
 
 
 def test_rows_are_prepared_as_from_a_file(data: Path, tmp_path: Path) -> None:
