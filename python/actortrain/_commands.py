@@ -17,11 +17,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Iterable, Iterator, Mapping, Optional, Protocol, Sequence, Union, overload
 
-from ._errors import Mistake, dropped_of, error_of, warnings_of
+from ._errors import ActorTrainError, Mistake, dropped_of, error_of, warnings_of
 from ._program import PathLike, end, start
 
 Message = Mapping[str, Any]
 Settings = Mapping[str, Any]  # Texts, paths, numbers, booleans, lists of them, and inline tables.
+
 
 class Table(Protocol):
     """A table of pandas or polars, whose own iterator gives its columns."""
@@ -434,7 +435,7 @@ def runs(directory: PathLike = "runs") -> list[RunInfo]:
             continue
         try:
             status = json.loads(call(["status", str(path), "--json"]))
-        except Exception:
+        except ActorTrainError:
             status = None
         found.append(RunInfo(path.name, path, status))
     return found

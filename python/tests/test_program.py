@@ -155,3 +155,11 @@ def test_only_what_is_no_console_script_is_the_program(tmp_path: Path, monkeypat
     for folder in (".", os.path.join("..", tmp_path.name)):
         monkeypatch.setenv("PATH", folder)
         assert _program.program() == str(tmp_path / "actortrain")
+
+
+def test_that_there_is_no_program_is_not_a_run_without_status(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "one").mkdir()
+    (tmp_path / "one/config.toml").touch()
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(FileNotFoundError, match="no program actortrain"):
+        at.runs(tmp_path)
