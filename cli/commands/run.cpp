@@ -57,9 +57,14 @@ bool show_profile(const PreparedRun& run) {
     log_error(table.error().message);
     return false;
   }
+  const std::string where = fmt::format("{} (open it in ui.perfetto.dev or chrome://tracing)",
+                                        (directory / "trace.json").string());
+  if (run.reporting.output == Output::json) {  // Standard output has JSON lines alone.
+    log_info(fmt::format("profile {}", where));
+    return true;
+  }
   print(*table);
-  print(fmt::format("profile: {} (open it in ui.perfetto.dev or chrome://tracing)\n",
-                    (directory / "trace.json").string()));
+  print(fmt::format("profile: {}\n", where));
   return true;
 }
 

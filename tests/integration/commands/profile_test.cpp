@@ -5,6 +5,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <sstream>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -191,6 +192,23 @@ TEST_CASE("profile: every lane and every collective of every rank is recorded",
   check_profile(2, "full", "inproc");
   check_profile(2, "optimizer", "tcp");
   check_profile(1, "none", "inproc");
+}
+
+TEST_CASE("profile: with --json standard output has objects alone", "[integration][profile]") {
+  const RunSite site;
+  Words words = profiled(1, "none", "inproc");
+  words.emplace_back("--json");
+  const Ended ended = site.call(words);
+  REQUIRE(ended.exit_code == 0);
+  std::istringstream lines(ended.out);
+  int count = 0;
+  for (std::string line; std::getline(lines, line); ++count) {
+    INFO(line);
+    CHECK(json::parse(line, nullptr, false).is_object());
+  }
+  CHECK(count > 6);
+  CHECK(ended.err.find("profile/trace.json") != std::string::npos);
+  check_summary(site.run(), 1, /*alone=*/true);
 }
 
 TEST_CASE("profile: it changes no bit, and without it nothing is kept",
