@@ -67,9 +67,9 @@ def plain(value: Any, name: str) -> Any:
 
 
 def value_text(value: Any, name: str) -> str:
-    """A value as --set reads it: TOML, but for texts, which may be bare."""
+    """A value as --set reads it: TOML, but for texts, which may be bare where they do not begin with a quote."""
     value = plain(value, name)
-    return value if isinstance(value, str) else inner_text(value, name)
+    return value if isinstance(value, str) and value[:1] not in ("'", '"') else inner_text(value, name)
 
 
 def inner_text(value: Any, name: str) -> str:
@@ -78,7 +78,7 @@ def inner_text(value: Any, name: str) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
-        return json.dumps(value, ensure_ascii=False)
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")  # That JSON allows, TOML does not.
     if isinstance(value, (int, float)):
         return repr(value)
     if isinstance(value, Mapping):

@@ -239,6 +239,15 @@ def test_values_of_every_kind_reach_the_run_file(run_file: Path) -> None:
         assert line in text.splitlines(), line
 
 
+def test_texts_reach_the_run_file_as_they_are(run_file: Path) -> None:
+    texts = ['"To be"', "'tis", "\\", " a\nb\t", "\x7f\u2028"]
+    for text in texts:
+        run = at.run(run_file, set={"run.sample_prompt": text, "run.sample_prompts": texts, "run.steps": 1}, fresh=True).wait()
+        lines = [line.partition(" = ") for line in (run.directory / "config.toml").read_text(encoding="utf-8").split("\n")]
+        stored = {key: json.loads(value) for key, _, value in lines if key.startswith("sample_prompt")}
+        assert stored == {"sample_prompt": text, "sample_prompts": texts}
+
+
 def test_the_board_shows_the_run_until_it_is_stopped(run_file: Path) -> None:
     run = at.run(run_file).wait()
     with run.board(height=123) as board:
