@@ -149,10 +149,13 @@ def run(config: PathLike, *, set: Optional[Settings] = None, directory: Optional
 
 
 def _json_lines(path: Path) -> list[dict[str, Any]]:
-    """The whole lines of a file that are objects; none if it is not there yet."""
+    """The whole lines of a file that are objects; none if it is not there yet. Raises FileNotFoundError if its
+    directory is gone."""
     try:
         content = path.read_bytes()
     except FileNotFoundError:
+        if not path.parent.is_dir():
+            raise
         return []
     lines = content[:content.rfind(b"\n") + 1].split(b"\n")[:-1]
     return [read for line in lines if (read := object_of(line)) is not None]

@@ -123,6 +123,16 @@ def test_a_run_whose_steps_are_all_done_has_its_directory(run_file: Path) -> Non
     assert list(again) == []
 
 
+def test_a_run_whose_directory_is_gone_has_no_empty_table(run_file: Path) -> None:
+    run = at.run(run_file).wait()
+    (run.directory / "events.jsonl").unlink()
+    assert run.events() == []
+    run.directory.rename(run.directory.with_name("moved"))
+    for read in (run.metrics, run.events):
+        with pytest.raises(FileNotFoundError, match=str(run.directory)):
+            read("list")
+
+
 def test_a_table_without_its_package_says_how_to_have_it(run_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = at.run(run_file).wait()
     for name in ("pandas", "polars"):
