@@ -82,11 +82,6 @@ class Writer {
     return written;
   }
 
-  /// The likeliest tokens after `prompt`.
-  [[nodiscard]] Tokens after(const Tokens& prompt, std::int64_t tokens) const {
-    return write(8, 1, {prompt}, tokens).tokens.at(0);
-  }
-
   /// The sum over the rows with a target, by the fused head of training.
   [[nodiscard]] double cross_entropy(const Tokens& tokens, const Tokens& targets) const {
     const auto stream = kernels::make_inline_stream(1);
@@ -122,17 +117,25 @@ bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
 TEST_CASE("text generator: a text longer than the context is continued after its end",
           "[engine][text_generator]") {
   const Writer writer(testing::small_shape(Architecture::enoki));
+  const auto written = [&](const Tokens& prompt, std::int64_t tokens) {
+    return writer.write(8, 1, {prompt}, tokens);
+  };
   const Tokens end = {5, 17, 2, 40, 33, 8, 1, 25};
   Tokens longer = {9, 9, 30};
   longer.insert(longer.end(), end.begin(), end.end());
-  const Tokens expected = writer.after(end, 6);
-  REQUIRE(std::ssize(expected) == 6);
-  CHECK(writer.after(longer, 6) == expected);
+  const Written expected = written(end, 6);
+  const Tokens& tokens = expected.tokens.at(0);
+  const std::vector<float>& log_probabilities = expected.log_probabilities.at(0);
+  REQUIRE(std::ssize(tokens) == 6);
+  CHECK(written(longer, 6).tokens.at(0) == tokens);
+  CHECK(same_bits(written(longer, 6).log_probabilities.at(0), log_probabilities));
   // One at a time, each after all that came before.
   Tokens text = end;
-  for (const std::int32_t token : expected) {
-    CHECK(writer.after(text, 1) == Tokens{token});
-    text.push_back(token);
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    const Written next = written(text, 1);
+    CHECK(next.tokens.at(0) == Tokens{tokens[i]});
+    CHECK(same_bits(next.log_probabilities.at(0), {log_probabilities[i]}));
+    text.push_back(tokens[i]);
   }
 }
 
