@@ -47,6 +47,7 @@ struct LaneFacts {
 
   [[nodiscard]] std::vector<std::string> source_names() const {
     std::vector<std::string> names;
+    names.reserve(sources.size());
     for (const SourceFacts& source : sources) {
       names.push_back(source.name);
     }
