@@ -33,6 +33,7 @@ class Lines:
         self._rest = bytearray()
         self._ended = False
         self._changed = threading.Condition()
+        self.owner = os.getpid()  # The thread is not in its forks.
         threading.Thread(target=self._copy, args=(pipe,), daemon=True).start()
 
     def __del__(self) -> None:  # When the thread has ended, too.
@@ -67,13 +68,19 @@ class Lines:
         return bytes(self._rest[place - self._filed:place - self._filed + size])
 
     def after(self, place: int) -> Optional[bytes]:
-        """Waits for what follows the first `place` bytes; None at the end."""
+        """Waits for what follows the first `place` bytes; None at the end. RuntimeError: it would wait in a fork."""
         with self._changed:
             while self._size <= place and not self._ended:
+                self.check_owner()
                 self._changed.wait()
             if self._size <= place:
                 return None
             return self._piece(place, 1 << 20)
+
+    def check_owner(self) -> None:
+        if os.getpid() != self.owner:
+            raise RuntimeError(f"process {self.owner} has started this run and alone can follow it, not its fork "
+                               f"{os.getpid()}; call this there, or read the files of the run's directory")
 
     def each(self) -> Iterator[str]:
         place, rest = 0, b""
@@ -93,5 +100,6 @@ class Lines:
     def whole(self) -> str:
         with self._changed:
             while not self._ended:
+                self.check_owner()
                 self._changed.wait()
         return self.now()

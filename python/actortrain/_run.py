@@ -58,6 +58,7 @@ class Run:
     @property
     def exit_code(self) -> Optional[int]:
         """0: finished; 75: stopped after saving; 1, 2 or negative: an error; None: it goes on."""
+        self._said.check_owner()  # A fork is told 0 of a process that is not its child.
         return self._process.poll()
 
     @property
@@ -83,6 +84,7 @@ class Run:
 
     def wait(self, timeout: Optional[float] = None) -> "Run":
         """Waits for the end. Raises TimeoutError, or the program's error."""
+        self._said.check_owner()
         with interrupts(self._process):
             try:
                 self._process.wait(timeout)
@@ -126,11 +128,14 @@ class Run:
             self.stop()
 
     def __repr__(self) -> str:
+        if os.getpid() != self._said.owner:
+            return f"<actortrain.Run {self._process.pid}: of process {self._said.owner}>"
         code = self.exit_code
         state = "running" if code is None else {0: "finished", 75: "stopped"}.get(code, f"exit code {code}")
         return f"<actortrain.Run {self._process.pid}: {state}>"
 
     def _finish(self) -> None:
+        self._said.check_owner()
         code = self._process.wait()
         if code not in _FINISHED:
             raise error_of(code, self._said.whole())

@@ -221,6 +221,35 @@ def test_a_stop_that_cannot_save_is_an_error(run_file: Path) -> None:
     assert run.stop() is run and cannot_save().stop(save=False).exit_code == -signal.SIGKILL
 
 
+def test_a_fork_cannot_follow_the_run_of_its_parent(run_file: Path) -> None:
+    """It is told that the process has ended well, which is no child of its own."""
+    with at.run(run_file, set=ENDLESS) as run:
+        next(line for line in run if line.get("step") == 1)
+
+        def answers() -> list[str]:
+            asked = [lambda: run.exit_code, lambda: run.wait(), lambda: run.stop(), lambda: list(run)]
+            found = [repr(run)]
+            for ask in asked:
+                with pytest.raises(RuntimeError, match=f"process {parent} has started this run"):
+                    ask()
+                found.append("refused")
+            return found
+
+        parent = os.getpid()
+        out, into = os.pipe()
+        if (child := os.fork()) == 0:
+            try:
+                os.write(into, json.dumps(answers()).encode())
+            finally:
+                os._exit(0)
+        os.close(into)
+        with os.fdopen(out) as told:
+            assert json.loads(told.read()) == [f"<actortrain.Run {run._process.pid}: of process {parent}>"] + ["refused"] * 4
+        os.waitpid(child, 0)
+        assert run.running
+    assert run.exit_code == 75
+
+
 def test_a_context_stops_its_run(run_file: Path) -> None:
     with pytest.raises(ZeroDivisionError), at.run(run_file, set=ENDLESS) as run:
         next(iter(run))
