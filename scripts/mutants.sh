@@ -120,9 +120,14 @@ say "building ${all_programs[*]} in $build"
   { tail -n 20 "$work/log" >&2 && fail "CMake could not configure $build"; }
 make_programs "${all_programs[@]}" || { tail -n 30 "$work/log" >&2 && fail "the tests do not build"; }
 
-# A test that fails without the bug says nothing about it.
+# A test that fails without the bug says nothing about it, nor one of what this processor lacks.
 declare -A unusable
 for name in "${names[@]}"; do
+  needs="$(field "${patch_of[$name]}" Needs)"
+  if [ -n "$needs" ] && ! grep -qw "$needs" /proc/cpuinfo; then
+    unusable["$name"]="NEEDS $needs"
+    continue
+  fi
   code=0
   run_tests "${patch_of[$name]}" || code=$?
   [ "$code" -ne 1 ] || unusable["$name"]="FAILS WITHOUT IT: $failed"
@@ -132,6 +137,7 @@ done
 caught=0
 survived=0
 wrong=0
+elsewhere=0
 row() {
   printf '%-38s %s\n' "$1" "$2"
   printf '| `%s` | %s | %s |\n' "$1" "$(field "${patch_of[$1]}" Guards)" "$2" >>"$work/table.md"
@@ -144,7 +150,10 @@ row() {
 for name in "${names[@]}"; do
   patch="${patch_of[$name]}"
   if [ -n "${unusable[$name]:-}" ]; then
-    wrong=$((wrong + 1))
+    case "${unusable[$name]}" in
+      NEEDS*) elsewhere=$((elsewhere + 1)) ;;
+      *) wrong=$((wrong + 1)) ;;
+    esac
     row "$name" "${unusable[$name]}"
     continue
   fi
@@ -168,6 +177,6 @@ for name in "${names[@]}"; do
   git -C "$tree" apply -R "$patch"
 done
 
-echo "$caught caught, $survived survived, $wrong of which nothing can be said"
+echo "$caught caught, $survived survived, $wrong of which nothing can be said, $elsewhere for another processor"
 say "the table in Markdown: $work/table.md"
 [ "$survived" -eq 0 ] && [ "$wrong" -eq 0 ]
