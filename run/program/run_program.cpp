@@ -100,7 +100,7 @@ std::optional<Command> RunProgram::next() {
     return give(options_.passes.reference(), references_++);
   }
   if (!stop_early_ && !evaluated_ && options_.eval_interval > 0 && due(options_.eval_interval)) {
-    if (const auto command = live_reference(/*evaluates=*/true)) {
+    if (auto command = live_reference(/*evaluates=*/true)) {
       return command;
     }
     evaluated_ = true;
@@ -127,7 +127,7 @@ std::optional<Command> RunProgram::next() {
     stopped_ = true;
     return give(CommandKind::stop, step_);
   }
-  if (const auto command = live_reference(/*evaluates=*/false)) {
+  if (auto command = live_reference(/*evaluates=*/false)) {
     return command;
   }
   return next_of_step();
