@@ -1,3 +1,5 @@
+#include <utility>
+
 #include "kernels/backend.hpp"
 #include "kernels/device/cuda_device.hpp"
 #include "kernels/device/repeated_memory.hpp"
@@ -12,7 +14,7 @@ const std::string& cuda_absence() {
 }
 
 std::unique_ptr<Stream> make_cuda_stream(std::string name, int /*device*/) {
-  throw DeviceError("stream '" + name + "': " + cuda_absence());
+  throw DeviceError("stream '" + std::move(name) + "': " + cuda_absence());
 }
 
 void* cuda_memory(MemoryKind /*kind*/, std::size_t /*size_bytes*/, std::string& reason) {

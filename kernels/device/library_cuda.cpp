@@ -58,7 +58,7 @@ CudaLibrary::CudaLibrary(const std::string& name, std::string what) : what_(std:
   const std::string reason = dlerror();
   const std::vector<std::string> directories = library_directories();
   for (const std::string& directory : directories) {
-    library_ = open_library(directory + "/" + name);
+    library_ = open_library(fmt::format("{}/{}", directory, name));
     if (library_ != nullptr) {
       return;
     }

@@ -40,7 +40,7 @@ HWY_INLINE void each_panel(std::int64_t columns, const Body& body) {
     const std::int64_t left = columns - column;
     const std::int64_t taken = panel_vectors(divide_up(left, kLanes), kTileVectors);
     const std::int64_t width = std::min(left, taken * kLanes);
-    if (taken == kTileVectors) {
+    if (taken == kTileVectors) {  // NOLINT: also 2 on some processors
       body(column, width, std::integral_constant<int, kTileVectors>());
     } else if (taken == 2) {
       body(column, width, std::integral_constant<int, 2>());
