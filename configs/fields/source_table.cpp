@@ -86,6 +86,7 @@ std::string toml_value(const std::vector<DataSource>& sources) {
   std::vector<std::string> tables;
   for (const DataSource& source : sources) {
     std::vector<std::string> parts;
+    parts.reserve(std::size(kMembers));
     for (const SourceMember& member : kMembers) {
       parts.push_back(fmt::format("{} = {}", member.name, toml_value(member, source)));
     }
