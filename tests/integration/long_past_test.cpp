@@ -46,15 +46,24 @@ TEST_CASE("long past: a start and a lost rank read no more for it, and need no m
   cost_of_start(site, keys);
   const StartCost none = cost_of_start(site, keys);
   lengthen(site.run(), {});
-  cost_of_start(site, keys);  // the store sorts what was put into it at once
+  cost_of_start(site, keys);
+  // The store sorts what was put into it at once, beside the run and in whichever start it comes to
+  // it: one may read more, and no other.
+  int more = 0;
+  std::string reads;
   for (int start = 0; start < 5; ++start) {
     const StartCost cost = cost_of_start(site, keys);
+    bool sorted = false;
     for (const auto& [what, with, without] :
          {std::tuple("start", cost.start, none.start), std::tuple("loss", cost.loss, none.loss)}) {
-      CAPTURE(start, what, with.read_bytes, without.read_bytes, with.peak_bytes,
-              without.peak_bytes);
-      CHECK(with.read_bytes <= without.read_bytes + kMiB);
+      CAPTURE(start, what, with.peak_bytes, without.peak_bytes);
+      reads += fmt::format("{} {}: {} bytes, {} before\n", what, start, with.read_bytes,
+                           without.read_bytes);
+      sorted = sorted || with.read_bytes > without.read_bytes + kMiB;
       CHECK(with.peak_bytes <= without.peak_bytes + 8 * kMiB);
     }
+    more += sorted ? 1 : 0;
   }
+  INFO(reads);
+  CHECK(more <= 1);
 }
