@@ -66,7 +66,7 @@ Description: trains language models, bitwise reproducible
 TEXT
 cat >"$deb/DEBIAN/prerm" <<'TEXT'
 #!/bin/sh
-# What a Python of root has compiled is no file of the package. Left behind, it would be an empty module.
+# Bytecode that a Python of root has compiled is no file of the package. Left behind, it would be an empty module.
 set -e
 rm -rf "${DPKG_ROOT:-}/usr/lib/python3/dist-packages/actortrain/__pycache__"
 TEXT

@@ -38,7 +38,7 @@ constexpr Moved kMoved[] = {{"LD_PRELOAD", "ACTORTRAIN_LD_PRELOAD"},
 constexpr std::uint32_t kLateCalls[] = {SYS_statx,       SYS_pidfd_open, SYS_clone3,
                                         SYS_close_range, SYS_openat2,    SYS_faccessat2};
 
-/// What to do about a file of the package that the system does not let us use.
+/// Way out of an error that the system gives for a file of the package.
 const char* way_out_of(int error_number) {
   switch (error_number) {
     case EACCES:
@@ -62,10 +62,10 @@ int refuse(int error_number, const char* path) {
   return refuse(std::strerror(error_number), path, way_out_of(error_number));
 }
 
-/// Such a runtime answers EPERM to calls that it does not know, where an old kernel answers ENOSYS:
-/// upon that alone the C library takes an older call, and otherwise starts no thread. So it is the
-/// answer from here on: of the errors of two filters the later one's counts. Where no filter may be
-/// set, the program says what it lacks.
+/// Has late calls answered by ENOSYS, as an old kernel does, where a container's runtime answers
+/// EPERM: upon ENOSYS alone the C library takes an older call, and otherwise it starts no thread.
+/// Of the errors of two filters the later one's counts. Where no filter may be set, the program
+/// says what it lacks.
 void answer_as_an_old_kernel() {
   if (::syscall(SYS_clone3, nullptr, 0) != -1 || errno != EPERM) {
     return;

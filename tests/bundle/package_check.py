@@ -289,7 +289,7 @@ def check_places(package, work):
     assert str(work / "usr/lib/actortrain") in said and "link to it instead of copying it" in said, said
     shutil.copytree(package, work / "unzipped", symlinks=True)
     loader = work / "unzipped/lib/ld-linux-x86-64.so.2"
-    loader.chmod(0o644)  # What unpacked it knows no permissions, and only the program got its own back.
+    loader.chmod(0o644)  # A program that knows no permissions has unpacked it, and only the launcher got its own back.
     said = refusal([work / "unzipped/bin/actortrain", "--version"])
     assert str(loader) in said and "chmod 755" in said and "link" not in said, said
     shutil.rmtree(work / "unzipped")

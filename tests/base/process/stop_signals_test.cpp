@@ -124,7 +124,7 @@ TEST_CASE("stop_signals: a terminal that has gone stops nobody who was started w
         }) == SIGUSR2);
 }
 
-/// What `work` returns in the first process of a container; 255: no container may be made here.
+/// Result of `work` in the first process of a container; 255: no container may be made here.
 int in_container(const std::function<int()>& work) {
   return in_child([&work] {
     if (::unshare(CLONE_NEWPID) != 0 && ::unshare(CLONE_NEWUSER | CLONE_NEWPID) != 0) {

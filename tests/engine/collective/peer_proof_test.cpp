@@ -13,7 +13,7 @@
 namespace train::engine::peer_proof_test {
 namespace {
 
-/// What of OpenSSL a run needs: digests, and keys of certificates.
+/// True if OpenSSL gives what a run needs: digests, and keys of certificates.
 bool serves() {
   EVP_PKEY* const key = EVP_EC_gen("P-256");
   ::EVP_PKEY_free(key);
