@@ -27,7 +27,9 @@ int in_child(const std::function<int()>& work) {
   REQUIRE(child >= 0);
   if (child == 0) {
     ::alarm(static_cast<unsigned>(test::hang_limit.count()));
-    ::signal(SIGHUP, SIG_DFL);  // ignored where the tests are run by nohup
+    for (const int signal : kStopSignals) {  // nohup ignores one, the tests' runner handles others
+      ::signal(signal, SIG_DFL);
+    }
     block_signals();
     ::_exit(work());
   }
