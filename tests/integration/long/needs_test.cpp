@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <cmath>
+#include <cstring>
 #include <sstream>
 #include <utility>
 
@@ -72,15 +73,37 @@ Figures plan_of(const std::string& text) {
           .kept = 2.0 / 3.0 * planned(text, "disk: 3 of them", "total")};
 }
 
-/// Bytes of a process that a line of smaps_rollup counts.
-double mapped(pid_t process, const std::string& line) {
+/// Bytes of a process.
+struct Mapped {
+  double own = 0, shared = 0;
+};
+
+Mapped mapped(pid_t process) {
   std::ifstream file("/proc/" + std::to_string(process) + "/smaps_rollup");
-  for (std::string words; std::getline(file, words);) {
-    if (words.starts_with(line)) {
-      return 1024.0 * std::stod(words.substr(line.size()));
+  Mapped bytes;
+  for (std::string line; std::getline(file, line);) {
+    for (const auto& [start, figure] :
+         {std::pair("Pss_Anon:", &Mapped::own), std::pair("Pss_Shmem:", &Mapped::shared)}) {
+      if (line.starts_with(start)) {
+        bytes.*figure = 1024.0 * std::stod(line.substr(std::strlen(start)));
+      }
     }
   }
-  return 0.0;
+  return bytes;
+}
+
+/// Bytes of the node, which are counted in `figures` as their parts are.
+double look(const RunSite& site, pid_t run, Figures& figures) {
+  double node = 0.0;
+  auto processes = workers_of(site.path());
+  processes[-1] = run;
+  for (const auto& [rank, process] : processes) {
+    const Mapped bytes = mapped(process);
+    figures.rank = std::max(figures.rank, bytes.own);
+    node += bytes.own + bytes.shared;
+  }
+  figures.node = std::max(figures.node, node);
+  return node;
 }
 
 double blocks_of(const fs::path& directory) {
@@ -98,28 +121,27 @@ std::string metrics_so_far(const RunSite& site) {
   return fs::exists(file) ? read_bytes(file) : "";
 }
 
-/// Runs to the end, and looks at its processes every few milliseconds. The first checkpoint is
-/// written when a second state waits and both slots of every snapshot are full, and has been seen:
-/// until then the run holds what it has, however late a look comes. VmHWM counts the program, too.
-Figures measure(const RunSite& site, const std::string& path, const Words& words) {
+/// Runs to the end and, `on_host`, looks at its processes now and then: a look keeps them from
+/// their pages. The first checkpoint is written when a second state waits and both slots of every
+/// snapshot are full, and two looks have found the same: until then the run holds what it has,
+/// however late a look comes. VmHWM counts the program, too.
+Figures measure(const RunSite& site, const std::string& path, const Words& words, bool on_host) {
+  constexpr int kPausesBetweenLooks = 4;
+  constexpr double kSame = 65536.0;  // Bytes.
   fs::create_directory(site / "devices");
   int slow = ::open((site / "durable").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   REQUIRE(::flock(slow, LOCK_EX) == 0);
   Process run(joined(slow_disk(site, path), words), site.path());
   Figures figures;
-  while (run.running()) {
-    const bool full = slow >= 0 && has(metrics_so_far(site), "\"step\":5");
-    double node = 0.0;
-    auto processes = workers_of(site.path());
-    processes[-1] = run.pid();
-    for (const auto& [rank, process] : processes) {
-      const double own = mapped(process, "Pss_Anon:");
-      figures.rank = std::max(figures.rank, own);
-      node += own + mapped(process, "Pss_Shmem:");
-    }
-    figures.node = std::max(figures.node, node);
-    if (full) {
-      ::close(std::exchange(slow, -1));
+  double before = 0.0;
+  for (int pause = 0; run.running(); ++pause) {
+    if (pause % kPausesBetweenLooks == 0) {
+      const bool full = slow >= 0 && has(metrics_so_far(site), "\"step\":5");
+      const double now = on_host ? look(site, run.pid(), figures) : 0.0;
+      if (full && std::abs(now - before) < kSame) {
+        ::close(std::exchange(slow, -1));
+      }
+      before = full ? now : 0.0;
     }
     before_the_next_look();
   }
@@ -157,7 +179,7 @@ void compare(const std::string& name, const RunSite& site, const Words& more) {
     const std::string path =
         ACTORTRAIN_BINARY_DIR "/actortrain" + std::string(device == "cpu" ? "" : "_emulated");
     const Figures planned = planned_figures(site, path, words);
-    return std::pair(planned, measure(site, path, words));
+    return std::pair(planned, measure(site, path, words, device == "cpu"));
   };
   const auto [expected_of_host, found_of_host] = run("cpu");
   fs::rename(site / "devices", site / "no_devices");
