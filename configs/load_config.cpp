@@ -466,8 +466,11 @@ class Loader {
       const toml::table parsed = toml::parse(fmt::format("value = {}", value));
       return take(field, *parsed.get("value"), place);
     } catch (const toml::parse_error&) {
+      const bool too_large = type_name(field) == "integer" && !value.empty() &&
+                             value.find_first_not_of("+-0123456789") == std::string::npos;
       return user_error(fmt::format("{}: {} must be {}, found \"{}\"", place, field.key(),
-                                    wanted_text(field), one_line(value)));
+                                    too_large ? allowed_values(field) : wanted_text(field),
+                                    one_line(value)));
     }
   }
 

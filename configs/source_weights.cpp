@@ -8,19 +8,16 @@
 #include <numeric>
 
 #include "base/check.hpp"
+#include "base/text/paths.hpp"
 
 namespace train::configs {
 namespace {
 
-/// Last part of a path, whether or not it ends with a slash.
-std::string last_part(const std::string& directory) {
-  const std::filesystem::path path = std::filesystem::path(directory).lexically_normal();
-  return (path.has_filename() ? path.filename() : path.parent_path().filename()).string();
-}
-
 std::vector<std::string> names_of(const std::vector<std::string>& directories) {
   std::vector<std::string> names;
-  std::ranges::transform(directories, std::back_inserter(names), last_part);
+  std::ranges::transform(directories, std::back_inserter(names), [](const std::string& directory) {
+    return without_slash(std::filesystem::path(directory).lexically_normal()).filename().string();
+  });
   const std::vector<std::string> all = names;
   for (std::size_t i = 0; i < names.size(); ++i) {
     if (all[i].empty() || std::ranges::count(all, all[i]) > 1) {

@@ -13,6 +13,7 @@
 
 #include "base/process/core_shares.hpp"
 #include "base/process/joined_thread.hpp"
+#include "base/text/paths.hpp"
 #include "checkpoint/models/checkpoint_weights.hpp"
 #include "checkpoint/models/export_format.hpp"
 #include "checkpoint/models/safetensors_format.hpp"
@@ -306,7 +307,7 @@ Result<ExportReport> export_tensors(const ExportRequest& request,
   for (const ExportTensor& tensor : request.tensors) {
     TRAIN_RETURN_IF_ERROR(format->check(tensor));
   }
-  const fs::path target = storage::without_slash(request.directory);
+  const fs::path target = without_slash(request.directory);
   TRAIN_RETURN_IF_ERROR(check_free(target));
   HiddenDirectory hidden(parent_of(target) /
                          fmt::format(".{}.tmp-{}", target.filename().string(), ::getpid()));

@@ -5,6 +5,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/text/paths.hpp"
 #include "storage/files/atomic_file.hpp"
 
 namespace train::cli {
@@ -13,9 +14,7 @@ namespace {
 namespace fs = std::filesystem;
 
 /// `path` without "." and a slash at its end.
-fs::path plain_path(const fs::path& path) {
-  return storage::without_slash(path.lexically_normal());
-}
+fs::path plain_path(const fs::path& path) { return without_slash(path.lexically_normal()); }
 
 /// Directory where the run in `run` (absolute) was started; empty: its run.dir does not say. The
 /// name does not matter: --fresh sets runs aside under other names.

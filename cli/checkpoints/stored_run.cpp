@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/text/log.hpp"
+#include "base/text/paths.hpp"
 #include "checkpoint/format/layout.hpp"
 #include "checkpoint/save/retention.hpp"
 #include "cli/checkpoints/run_paths.hpp"
@@ -17,7 +18,6 @@
 #include "configs/load_config.hpp"
 #include "engine/optimizer/averaged.hpp"
 #include "run/model/model_files.hpp"
-#include "storage/files/atomic_file.hpp"
 #include "storage/files/within.hpp"
 
 namespace train::cli {
@@ -46,7 +46,7 @@ bool is_run(const fs::path& directory) {
 /// The run of a checkpoint's directory, RUN/checkpoints/step-00000010, or of its folder; empty: no
 /// directory above is a run's.
 fs::path run_above(const fs::path& directory) {
-  fs::path above = storage::without_slash(directory);
+  fs::path above = without_slash(directory);
   for (int level = 0; level < 2 && above.has_parent_path(); ++level) {
     above = above.parent_path();
     if (is_run(above)) {

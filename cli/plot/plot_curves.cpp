@@ -19,6 +19,7 @@
 
 #include "base/process/process.hpp"
 #include "base/text/log.hpp"
+#include "base/text/paths.hpp"
 #include "cli/plot/axis_ticks.hpp"
 #include "cli/report/untrusted_json.hpp"
 #include "storage/files/atomic_file.hpp"
@@ -183,12 +184,12 @@ std::string marks_of(const char* axis, const AxisTicks& ticks) {
 
 /// Name "a" for "runs/a/"; for "." that of the current directory.
 std::string name_of(const fs::path& run) {
-  const fs::path name = storage::without_slash(run.lexically_normal()).filename();
+  const fs::path name = without_slash(run.lexically_normal()).filename();
   if (!name.empty() && name != "." && name != "..") {
     return name.string();
   }
   std::error_code unknown;
-  const fs::path place = storage::without_slash(fs::weakly_canonical(run, unknown));
+  const fs::path place = without_slash(fs::weakly_canonical(run, unknown));
   return unknown || place.filename().empty() ? run.string() : place.filename().string();
 }
 

@@ -8,6 +8,7 @@
 #include <span>
 #include <utility>
 
+#include "base/text/paths.hpp"
 #include "data/chat/template_files.hpp"
 #include "data/examples/example_reading.hpp"
 #include "data/examples/prepare_key.hpp"
@@ -50,7 +51,7 @@ Status check_rows_request(const PrepareRowsRequest& request) {
 
 /// Name of the template in `meta.json`.
 std::string template_name(const PrepareRowsRequest& request) {
-  const fs::path name = storage::without_slash(request.chat_template).filename();
+  const fs::path name = without_slash(request.chat_template).filename();
   return name.empty() ? "tokenizer" : name.string();
 }
 

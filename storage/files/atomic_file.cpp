@@ -13,6 +13,7 @@
 #include <optional>
 #include <system_error>
 
+#include "base/text/paths.hpp"
 #include "storage/files/file_calls.hpp"
 #include "storage/files/input_file.hpp"
 

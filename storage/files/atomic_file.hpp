@@ -95,11 +95,6 @@ Result<std::string> read_file(const std::filesystem::path& path, std::uint64_t l
 /// `path` as an absolute path. Errors (failure): the working directory no longer exists.
 Result<std::filesystem::path> absolute_path(const std::filesystem::path& path);
 
-/// `path` without a slash at its end, so that its last part has a name.
-[[nodiscard]] inline std::filesystem::path without_slash(const std::filesystem::path& path) {
-  return path.has_filename() ? path : path.parent_path();
-}
-
 /// Creates `path` and its missing parents; each new entry is durable on return. Existing
 /// directories are fine.
 Status make_directory(const std::filesystem::path& path);

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/text/paths.hpp"
 #include "storage/files/atomic_file.hpp"
 #include "storage/files/file_calls.hpp"
 

@@ -406,6 +406,8 @@ TEST_CASE("load_config: hostile overrides are refused in one line", "[configs][l
   CHECK(refused_override("=3").ends_with("wants section.key=value"));
   CHECK(refused_override("").ends_with("wants section.key=value"));
   CHECK(refused_override("run.steps=").ends_with("must be an integer, found \"\""));
+  CHECK(refused_override("run.seed=18446744073709551616")
+            .ends_with("must be 0 .. 9223372036854774784, found \"18446744073709551616\""));
   CHECK(refused_override("run.steps=1\nother=2").ends_with("the value must be one line"));
   CHECK(refused_override("run.steps=nan").ends_with("must be an integer, found the number nan"));
   CHECK(refused_override("run.name=\"open").ends_with("found \"\"open\""));

@@ -2,12 +2,15 @@
 #include <catch2/catch.hpp>
 
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 
 // Prints the seed first, so that a failure can be replayed with --rng-seed. Runs started by tests
-// skip the measurement of the machine's peak, which would take most of their time.
+// skip the measurement of the machine's peak, which would take most of their time, and hear SIGHUP,
+// though nohup has these tests ignore it.
 int main(int argc, char* argv[]) {
+  std::signal(SIGHUP, SIG_DFL);
   setenv("ACTORTRAIN_TEST_NO_PEAK", "1", 0);
   Catch::Session session;
   session.configData().rngSeed = static_cast<unsigned>(
