@@ -39,7 +39,9 @@ struct ConductorState {
   explicit ConductorState(ConductorSelf own) : self(own) {}
 
   void pump() {
-    while (outstanding_.size() < kCommandWindow) {
+    // Ranks that went on while a generation ends would replace, in memory, the snapshots of steps
+    // that its end reports.
+    while (!outcome_ && outstanding_.size() < kCommandWindow) {
       const auto command = program_->next();
       if (!command) {
         break;

@@ -424,6 +424,17 @@ TEST_CASE("nodes that are back end the generation as a loss does, and nobody is 
   CHECK(end.text.find("rank") == std::string::npos);
 }
 
+TEST_CASE("while nodes that are back end the generation, the ranks are given no more steps",
+          "[actors][P4]") {
+  ConductorFixture f({.total_steps = 100});
+  const std::size_t given = f.rank.count<Command>();
+  f.tell(NodesReturned{});
+  for (std::size_t command = 0; command < given; ++command) {
+    f.finish_step(static_cast<std::int64_t>(command) + 1);
+  }
+  CHECK(f.rank.count<Command>() == given);
+}
+
 TEST_CASE("nodes that are back do not end a run that stops and saves", "[actors][P3][P4]") {
   TwoRanks f({.total_steps = 5});
   f.tell(StopRequested{SIGTERM});

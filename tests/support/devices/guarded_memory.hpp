@@ -8,7 +8,7 @@ namespace train::test {
 
 /// Allocates zero-filled, 256-byte aligned memory; nullptr if exhausted. `pinned`: always
 /// accessible. ACTORTRAIN_TEST_DEVICE_USE: a directory, where a file named by the process's id then
-/// has the most bytes of the device that were held at a time.
+/// has the most bytes of the device that were held at a time; nothing is guarded.
 [[nodiscard]] void* guarded_memory(std::size_t size_bytes, bool pinned);
 void free_guarded_memory(void* data);
 
