@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <charconv>
 #include <filesystem>
 #include <fstream>
 #include <optional>
@@ -466,8 +467,11 @@ class Loader {
       const toml::table parsed = toml::parse(fmt::format("value = {}", value));
       return take(field, *parsed.get("value"), place);
     } catch (const toml::parse_error&) {
-      const bool too_large = type_name(field) == "integer" && !value.empty() &&
-                             value.find_first_not_of("+-0123456789") == std::string::npos;
+      std::int64_t number = 0;
+      const bool too_large =
+          type_name(field) == "integer" &&
+          std::from_chars(value.data(), value.data() + value.size(), number).ec ==
+              std::errc::result_out_of_range;
       return user_error(fmt::format("{}: {} must be {}, found \"{}\"", place, field.key(),
                                     too_large ? allowed_values(field) : wanted_text(field),
                                     one_line(value)));

@@ -64,8 +64,8 @@ int refuse(int error_number, const char* path) {
 
 /// Has late calls answered by ENOSYS, as an old kernel does, where a container's runtime answers
 /// EPERM: upon ENOSYS alone the C library takes an older call, and otherwise it starts no thread.
-/// Of the errors of two filters the later one's counts. Where no filter may be set, the program
-/// says what it lacks.
+/// The kernel takes the error of the filter that was set last. Where no filter may be set, the
+/// program says what it lacks.
 void answer_as_an_old_kernel() {
   if (::syscall(SYS_clone3, nullptr, 0) != -1 || errno != EPERM) {
     return;

@@ -27,7 +27,7 @@ int in_child(const std::function<int()>& work) {
   REQUIRE(child >= 0);
   if (child == 0) {
     ::alarm(static_cast<unsigned>(test::hang_limit.count()));
-    for (const int signal : kStopSignals) {  // nohup ignores one, the tests' runner handles others
+    for (const int signal : kStopSignals) {  // The tests' runner handles some.
       ::signal(signal, SIG_DFL);
     }
     block_signals();

@@ -92,7 +92,7 @@ Mapped mapped(pid_t process) {
   return bytes;
 }
 
-/// Bytes of the node, which are counted in `figures` as their parts are.
+/// Counts the bytes of the run's processes in `figures`; returns those of all of them.
 double look(const RunSite& site, pid_t run, Figures& figures) {
   double node = 0.0;
   auto processes = workers_of(site.path());
