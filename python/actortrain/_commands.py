@@ -426,16 +426,18 @@ class RunInfo:
 
 
 def runs(directory: PathLike = "runs") -> list[RunInfo]:
-    """All runs below a directory, by name."""
+    """All runs of a directory, by name; of a run's own directory, that run."""
     if not Path(directory).is_dir():
         raise Mistake(f"{directory}: no such directory; give the one that holds runs", 2)
+    whole = Path(os.path.abspath(directory))
+    alone = (whole / "config.toml").is_file()
     found: list[RunInfo] = []
-    for path in sorted(Path(directory).iterdir()):
+    for path in [Path(directory)] if alone else sorted(Path(directory).iterdir()):
         if not (path / "config.toml").is_file():
             continue
         try:
             status = json.loads(call(["status", str(path), "--json"]))
         except ActorTrainError:
             status = None
-        found.append(RunInfo(path.name, path, status))
+        found.append(RunInfo(whole.name if alone else path.name, path, status))
     return found

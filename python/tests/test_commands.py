@@ -195,6 +195,7 @@ def test_a_trained_model_is_evaluated_continued_and_exported(run_file: Path, tmp
         at.export(run, tmp_path / "model", format="none")
     assert (at.export(run, tmp_path / "model", dtype="bf16") / "model.safetensors").is_file()
     assert [(one.name, one.status is not None) for one in at.runs(tmp_path / "runs")] == [("tiny", True)]
+    assert [one.name for one in at.runs(tmp_path / "runs" / "tiny")] == ["tiny"]
 
 
 def test_a_plan_needs_no_data(run_file: Path) -> None:
