@@ -12,6 +12,7 @@
 #include "base/process/process.hpp"
 #include "base/process/stop_signals.hpp"
 #include "base/text/log.hpp"
+#include "checkpoint/format/layout.hpp"
 #include "cli/command.hpp"
 #include "cli/commands/run.hpp"
 #include "cli/recipes/recipe.hpp"
@@ -245,6 +246,29 @@ Result<StepDigests> recorded_digests(const RecipeCheckOptions& options, const Re
   return std::move(digests.steps);
 }
 
+/// Trains the recipe, of --steps those that the run of an earlier check lacks. Returns the exit
+/// code of a run.
+Result<int> train_recipe(const RecipeCheckOptions& options, const Recipe& recipe,
+                         const configs::RunConfig& config) {
+  RunOptions run;
+  run.config = kRecipeRunFile;
+  run.set = options.set;
+  if (options.steps) {
+    const fs::path root = run::run_root(config);
+    const auto saved = TRAIN_TRY(checkpoint::list_checkpoints(root / "checkpoints"));
+    const std::int64_t trained = saved.empty() ? 0 : saved.front().step;
+    if (trained >= *options.steps) {
+      print(
+          fmt::format("{}: the run in {} has {} steps already: nothing is trained, its digests "
+                      "are compared\n",
+                      recipe.name, fs::absolute(root).string(), trained));
+      return kExitFinished;
+    }
+    run.set.push_back(fmt::format("run.steps_per_job={}", *options.steps - trained));
+  }
+  return run_training(run);
+}
+
 Result<int> check_recipe(const RecipeCheckOptions& given) {
   RecipeCheckOptions options = given;
   if (!options.model.empty()) {
@@ -254,12 +278,8 @@ Result<int> check_recipe(const RecipeCheckOptions& given) {
   const fs::path recipes = own ? fs::path() : TRAIN_TRY(recipes_directory());
   const auto recipe = TRAIN_TRY(find_recipe(recipes, options.name));
   const auto recorded = TRAIN_TRY(recorded_digests(options, recipe));
-  std::vector<std::string> set = options.set;
-  if (options.steps) {
-    set.push_back(fmt::format("run.steps_per_job={}", *options.steps));
-  }
   const fs::path run_file = recipe.directory / kRecipeRunFile;
-  const auto config = TRAIN_TRY(configs::load_config(run_file.string(), set));
+  const auto config = TRAIN_TRY(configs::load_config(run_file.string(), options.set));
   auto workplace = TRAIN_TRY(Workplace::make(options, recipe));
   std::error_code failed;
   fs::current_path(workplace.directory(), failed);  // The run file's paths begin here.
@@ -271,10 +291,7 @@ Result<int> check_recipe(const RecipeCheckOptions& given) {
   if (const int code = TRAIN_TRY(make_recipe_data(recipe)); code != kExitFinished) {
     return code;
   }
-  RunOptions run;
-  run.config = kRecipeRunFile;
-  run.set = set;
-  const int code = TRAIN_TRY(run_training(run));
+  const int code = TRAIN_TRY(train_recipe(options, recipe, config));
   // --steps ends a run as a signal does.
   if (code != kExitFinished && !(code == kExitStopped && options.steps && stop_signal() == 0)) {
     if (workplace.keep()) {

@@ -61,10 +61,16 @@ TEST_CASE("recipes: one's own is recorded, checked, and a difference found",
   REQUIRE(recorded.exit_code == 0);
   CHECK(lines_of(read_bytes(folder / "digests.txt")).size() == 2 + 4);  // Of 20 steps, every fifth.
 
-  const Ended equal = site.call(check_words("./mine", {"--steps", "10"}));
-  INFO(equal.err << equal.out);
-  CHECK(equal.exit_code == 0);
-  CHECK(verdict_of(equal) == "mine: equal at 2 of 2 steps");
+  for (const char* const steps : {"5", "10", "10"}) {
+    const Ended equal = site.call(check_words("./mine", {"--steps", steps, "--out", "again"}));
+    INFO(equal.err << equal.out);
+    CHECK(equal.exit_code == 0);
+    const std::string count = std::string(steps) == "5" ? "1" : "2";
+    CHECK(verdict_of(equal) == "mine: equal at " + count + " of " + count + " steps");
+  }
+  const std::string metrics = read_bytes(site / "again/runs/tiny/metrics.jsonl");
+  CHECK(has(metrics, "\"step\":10,"));
+  CHECK_FALSE(has(metrics, "\"step\":11,"));
 
   const Ended ranks = site.call(check_words("./mine", on_three_ranks()));
   INFO(ranks.err << ranks.out);
