@@ -16,11 +16,8 @@ class CheckFailed : public std::logic_error {
   using std::logic_error::logic_error;
 };
 
-[[noreturn]] inline void check_failed(const char* condition, const std::string& text,
-                                      const std::source_location& where) {
-  throw CheckFailed(fmt::format("{}:{}: check failed: {}{}{}", where.file_name(), where.line(),
-                                condition, text.empty() ? "" : ": ", text));
-}
+[[noreturn]] void check_failed(const char* condition, const std::string& text,
+                               const std::source_location& where);
 
 inline std::string check_text() { return {}; }
 

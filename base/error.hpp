@@ -27,16 +27,8 @@ struct Error {
   }
 };
 
-[[nodiscard]] inline Error user_error(std::string message) {
-  return {ErrorKind::user, without_controls(std::move(message))};
-}
-
-[[nodiscard]] inline Error failure(std::string message) {
-  return {ErrorKind::failure, without_controls(std::move(message))};
-}
-
-[[nodiscard]] inline Error damage(std::string message) {
-  return {ErrorKind::damage, without_controls(std::move(message))};
-}
+[[nodiscard]] Error user_error(std::string message);
+[[nodiscard]] Error failure(std::string message);
+[[nodiscard]] Error damage(std::string message);
 
 }  // namespace train

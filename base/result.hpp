@@ -2,38 +2,44 @@
 
 #include <optional>
 #include <utility>
-#include <variant>
 
 #include "base/check.hpp"
 #include "base/error.hpp"
 
 namespace train {
 
+/// Throw CheckFailed where a Result has the other alternative. They stand outside the template,
+/// which is compiled for each type of each source.
+[[noreturn]] void throw_no_value(const Error& error);
+[[noreturn]] void throw_no_error();
+
 /// A value or an Error. Accessing the wrong one is a programmer's error and throws CheckFailed.
 template <class T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}      // NOLINT: implicit
-  Result(Error error) : state_(std::in_place_index<1>, std::move(error)) {}  // NOLINT: implicit
+  Result(T value) : value_(std::move(value)) {}      // NOLINT: implicit
+  Result(Error error) : error_(std::move(error)) {}  // NOLINT: implicit
 
-  [[nodiscard]] bool ok() const { return state_.index() == 0; }
+  [[nodiscard]] bool ok() const { return value_.has_value(); }
   explicit operator bool() const { return ok(); }
 
   [[nodiscard]] T& value() & {
-    TRAIN_CHECK(ok(), "{}", std::get<1>(state_).message);
-    return std::get<0>(state_);
+    require_value();
+    return *value_;
   }
   [[nodiscard]] const T& value() const& {
-    TRAIN_CHECK(ok(), "{}", std::get<1>(state_).message);
-    return std::get<0>(state_);
+    require_value();
+    return *value_;
   }
   [[nodiscard]] T&& value() && {
-    TRAIN_CHECK(ok(), "{}", std::get<1>(state_).message);
-    return std::get<0>(std::move(state_));
+    require_value();
+    return *std::move(value_);
   }
   [[nodiscard]] const Error& error() const {
-    TRAIN_CHECK(!ok());
-    return std::get<1>(state_);
+    if (ok()) [[unlikely]] {
+      throw_no_error();
+    }
+    return error_;
   }
 
   T& operator*() & { return value(); }
@@ -43,7 +49,14 @@ class [[nodiscard]] Result {
   const T* operator->() const { return &value(); }
 
  private:
-  std::variant<T, Error> state_;
+  void require_value() const {
+    if (!ok()) [[unlikely]] {
+      throw_no_value(error_);
+    }
+  }
+
+  std::optional<T> value_;
+  Error error_;  // That of a Result without a value.
 };
 
 /// Result without a value.
@@ -56,7 +69,9 @@ class [[nodiscard]] Result<void> {
   [[nodiscard]] bool ok() const { return !error_.has_value(); }
   explicit operator bool() const { return ok(); }
   [[nodiscard]] const Error& error() const {
-    TRAIN_CHECK(error_.has_value());
+    if (ok()) [[unlikely]] {
+      throw_no_error();
+    }
     return *error_;
   }
 
