@@ -52,7 +52,7 @@ endfunction()
 #                   [PRECOMPILE header...])
 # UNITY: so many sources are compiled together, which pays where headers cost more than the code.
 # OPTIMIZE: of a folder that computes nothing: what the compiler saves is most of its time.
-# PRECOMPILE: headers of others that every source of the folder parses.
+# PRECOMPILE: headers of others that every source of the folder parses; otherwise, with OPTIMIZE -O1, those of base.
 # COMPUTES: ACTORTRAIN_COMPUTES_FROM, if there is one, has the library.
 function(actortrain_library name)
   cmake_parse_arguments(arg "COMPUTES" "OPTIMIZE;UNITY" "EXCLUDE;LINK;PRIVATE;PRECOMPILE" ${ARGN})
@@ -84,6 +84,8 @@ function(actortrain_library name)
   endif()
   if(arg_PRECOMPILE)
     target_precompile_headers(train_${name} PRIVATE ${arg_PRECOMPILE})
+  elseif(arg_OPTIMIZE STREQUAL "-O1")  # As base is compiled, whose headers all others parse too.
+    target_precompile_headers(train_${name} REUSE_FROM train_base)
   endif()
   target_link_libraries(train_${name} PUBLIC ${arg_LINK} PRIVATE ${arg_PRIVATE})
 endfunction()
