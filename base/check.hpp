@@ -16,6 +16,7 @@ class CheckFailed : public std::logic_error {
   using std::logic_error::logic_error;
 };
 
+/// Throws CheckFailed with the place, the condition and `text`.
 [[noreturn]] void check_failed(const char* condition, const std::string& text,
                                const std::source_location& where);
 
