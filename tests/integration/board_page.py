@@ -142,10 +142,14 @@ class Page:
         """Opens a page and waits until it has asked for the runs."""
         self.driver.get(url)
         # Where a click left the pointer, a chart that scrolls there would read its step.
-        corner = ActionBuilder(self.driver)
-        corner.pointer_action.move_to_location(1, 1)
-        corner.perform()
+        self.point(1, 1)
         self.until(lambda: self.script("return state.run || byId('notice').textContent;"), "the runs")
+
+    def point(self, x, y):
+        """Moves the pointer to a place in the window."""
+        action = ActionBuilder(self.driver)
+        action.pointer_action.move_to_location(x, y)
+        action.perform()
 
     def events(self, kind):
         return self.driver.find_elements(By.CSS_SELECTOR, f"#events li[data-event={kind}]")
@@ -354,9 +358,12 @@ def look_at_narrow_numbers(page, url):
 
 
 def kill_a_rank(page, run, launcher, pictures):
-    status = json.loads((run / "status.json").read_text())
-    victim = next(rank["pid"] for rank in status["ranks"] if rank.get("pid") != launcher.pid)
-    os.kill(victim, signal.SIGKILL)
+    def victim():
+        ranks = json.loads((run / "status.json").read_text())["ranks"]
+        return next((rank["pid"] for rank in ranks if rank.get("pid", launcher.pid) != launcher.pid), None)
+
+    page.until(victim, "a rank that the run has heard of")
+    os.kill(victim(), signal.SIGKILL)
     page.until(lambda: page.events("rank_lost"), "the loss of a rank")
     page.until(lambda: page.events("respawned"), "the recovery")
     page.until(lambda: "generation 1" in page.text("summary"), "the new generation")
@@ -515,6 +522,9 @@ def look_at_experts(page, url, pictures):
     page.driver.find_element(By.ID, "dead_experts").send_keys(Keys.HOME + Keys.ARROW_RIGHT * 20)
     try:
         page.until(lambda: page.text("loads-at") == "step 21", "the loads of the step that a chart reads")
+        page.script("drawCharts();")  # as whenever the run is looked at again
+        assert page.text("loads-at") == "step 21", "new data end what the keyboard reads"
+        look_at_the_pointer(page)
     finally:
         print("loads of", page.text("loads-at"), "and a chart at", page.text("dead_experts-values"), flush=True)
     canvas.send_keys(Keys.END)
@@ -530,6 +540,25 @@ def look_at_experts(page, url, pictures):
     look_at_contrast_and_names(page)
     page.picture(pictures, "board-experts.png")
     look_at_many_experts(page, url, pictures)
+
+
+def look_at_the_pointer(page):
+    """Another chart's step under the pointer comes before the keyboard's 21, until the pointer has left."""
+    box = page.driver.find_element(By.ID, "expert_load")
+    page.script("arguments[0].scrollIntoView({ block: 'center' });", box)
+    x, y, width, height = page.script("const box = arguments[0].getBoundingClientRect();"
+                                      "return [box.x, box.y, box.width, box.height].map(Math.round);", box)
+    page.point(x + width // 2, y + height // 2)
+    page.until(lambda: page.text("expert_load-values").startswith("step "), "the step under the pointer")
+    read = re.match(r"step \d+", page.text("expert_load-values"))[0]
+    assert read not in ("step 10", "step 21", "step 30"), read
+    page.until(lambda: page.text("loads-at") == read, "the loads of the step under the pointer")
+    page.script("drawCharts();")
+    assert page.text("loads-at") == read, "new data end what the pointer reads"
+    assert page.text("expert_load-values").startswith(f"{read}:"), page.text("expert_load-values")
+    page.point(1, 1)
+    page.until(lambda: page.text("loads-at") == "step 21", "the keyboard's step")
+    assert not page.text("expert_load-values").startswith("step "), page.text("expert_load-values")
 
 
 def look_at_many_experts(page, url, pictures):

@@ -13,7 +13,7 @@ const samples = new Samples();
 const expertCharts = [["expert_load", "expert_load_max", "expert_load_min"],
   ["expert_bias", "expert_bias_max", "expert_bias_min"], ["expert_entropy", "expert_entropy"],
   ["dead_experts", "dead_experts"], ["balance"]].map(([id, ...quantities]) =>
-  new Chart(id, quantities, zoom, (step) => expertMap.peek(step)));
+  new Chart(id, quantities, zoom, (step) => expertMap.peek(id, step)));
 
 function colorOf(run) {  // the same in every chart, for as long as the page is open
   if (!state.colors.has(run)) state.colors.set(run, kColors[state.colors.size % kColors.length]);
@@ -55,8 +55,10 @@ function drawExperts(main) {
   const names = [...main.columns.keys()].filter(isOfExperts);
   for (const chart of expertCharts) {
     if (chart.id === "balance") chart.quantities = names.filter((name) => name.startsWith("balance/"));
-    byId(`${chart.id}-card`).hidden = !chart.quantities.some((name) => names.includes(name));
-    if (!byId(`${chart.id}-card`).hidden) chart.draw(shownSeries(), options(chart));
+    const card = byId(`${chart.id}-card`);
+    card.hidden = !chart.quantities.some((name) => names.includes(name));
+    if (card.hidden) chart.clear();
+    else chart.draw(shownSeries(), options(chart));
   }
   expertMap.draw();
 }

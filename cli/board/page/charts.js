@@ -125,7 +125,7 @@ function aboveZero(points) {
 class Chart {
   constructor(id, quantities, onZoom, onStep) {
     Object.assign(this, { id, quantities, onZoom, onStep, graph: null, labels: "", labelWidth: 8 * kLabelLetter,
-      curves: [], data: [], step: null, anchor: null });
+      curves: [], data: [], step: null, anchor: null, pointed: null });
     this.box = byId(id);
     this.box.setAttribute("role", "slider");
     this.box.tabIndex = 0;
@@ -163,10 +163,14 @@ class Chart {
   }
 
   clear() {
-    if (this.graph) this.graph.destroy();
-    this.graph = null;
+    this.destroyGraph();
     this.labels = "";
     this.read(null);
+  }
+
+  destroyGraph() {
+    if (this.graph) this.graph.destroy();
+    this.graph = this.pointed = null;
   }
 
   show(options) {
@@ -178,7 +182,7 @@ class Chart {
     if (this.graph && key === this.labels) {
       this.graph.updateOptions(changing);
     } else {
-      if (this.graph) this.graph.destroy();
+      this.destroyGraph();
       this.labels = key;
       this.graph = new Dygraph(this.box, this.data, {
         labels: ["step", ...labels], series: Object.fromEntries(labels.map((label, at) => [label, styles[at]])),
@@ -189,13 +193,24 @@ class Chart {
         },
         gridLineColor: options.gridColor, gridLinePattern: [1, 3], gridLineWidth: 1,
         axisLineColor: options.gridColor, axisLineWidth: 1,
-        highlightCallback: (event, x) => this.read(x), unhighlightCallback: () => this.read(this.step),
+        highlightCallback: (event, x) => this.point(x), unhighlightCallback: () => this.point(null),
         zoomCallback: () => this.onZoom(...(this.graph.isZoomed("x") ? this.graph.xAxisRange() : [null, null])),
       });
     }
     this.fitLabels();
     if (this.step === null) this.read(null);
     else this.select(this.step);
+    if (this.pointed === null) return;  // new data alone do not end what the pointer reads
+    this.graph.setSelection(this.rowOf(this.pointed));
+    this.read(this.pointed);
+  }
+
+  rowOf(step) { return this.data.findIndex(([x]) => x === step); }
+
+  /// Reads the step under the pointer; null: the one that the keyboard reads.
+  point(step) {
+    this.pointed = step;
+    this.read(step ?? this.step);
   }
 
   /// The vertical axis fits its longest label, and never becomes narrower.
@@ -238,6 +253,7 @@ class Chart {
       const at = this.step === null ? steps.length - 1 : Math.max(0, steps.indexOf(this.step));
       const next = at + points + Math.round(share * steps.length);
       this.anchor = event.shiftKey ? this.anchor ?? steps[at] : null;
+      this.pointed = null;
       this.select(steps[Math.max(0, Math.min(steps.length - 1, next))]);
     } else if (event.key === "Enter" && this.anchor !== null && this.anchor !== this.step) {
       const part = [this.anchor, this.step].sort((a, b) => a - b);
@@ -255,7 +271,7 @@ class Chart {
   /// Marks the step that the keyboard reads, and the part up to the anchor.
   select(step) {
     this.step = step;
-    this.graph.setSelection(this.data.findIndex(([x]) => x === step));
+    this.graph.setSelection(this.rowOf(step));
     this.read(step);
     const part = this.box.querySelector(".part") || this.box.appendChild(element("div", undefined, "part"));
     const [left, right] = [this.anchor ?? step, step].map((x) => this.graph.toDomXCoord(x)).sort((a, b) => a - b);
@@ -263,7 +279,7 @@ class Chart {
   }
 
   leave() {
-    this.step = this.anchor = null;
+    this.step = this.anchor = this.pointed = null;
     this.box.querySelector(".part")?.remove();
     if (this.graph) this.graph.clearSelection();
     this.read(null);

@@ -56,8 +56,8 @@ class LoadSource {
 /// The panel: a slider chooses the step, the chart's cells are read by pointer or arrow keys.
 class ExpertMap {
   constructor() {
-    Object.assign(this, { run: "", loads: [], text: "", step: null, chosen: null, peeked: null, cell: null,
-      colors: [] });
+    Object.assign(this, { run: "", loads: [], text: "", step: null, chosen: null, read: new Map(), peeked: null,
+      cell: null, colors: [] });
     this.source = new LoadSource((step, loads) => this.take(step, loads));
     this.canvas = byId("loads");
     this.slider = byId("loads-step");
@@ -74,7 +74,9 @@ class ExpertMap {
   /// Asks for the step that is shown; its place in the slider follows the newest step unless one is chosen.
   update(run, known) {
     byId("experts-card").hidden = !known;
-    if (run !== this.run) Object.assign(this, { run, loads: [], step: null, chosen: null, peeked: null });
+    if (run !== this.run) {
+      Object.assign(this, { run, loads: [], step: null, chosen: null, read: new Map(), peeked: null });
+    }
     if (known) this.source.want(run, this.peeked ?? this.chosen);
   }
 
@@ -84,9 +86,13 @@ class ExpertMap {
     this.source.want(this.run, this.chosen);
   }
 
-  /// The step that a chart beside the map reads; null: none.
-  peek(step) {
-    const wanted = step === null ? null : this.source.atOrBefore(step);
+  /// Shows the loads of the step that a chart beside the map reads, of several charts the one that changed last.
+  /// Null: the chart reads none.
+  peek(chart, step) {
+    if (this.read.get(chart) !== step) this.read.delete(chart);
+    if (step !== null) this.read.set(chart, step);
+    const last = [...this.read.values()].pop() ?? null;
+    const wanted = last === null ? null : this.source.atOrBefore(last);
     if (wanted === this.peeked || !this.run || byId("experts-card").hidden) return;
     this.peeked = wanted;
     this.source.want(this.run, this.peeked ?? this.chosen);
