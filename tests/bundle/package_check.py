@@ -304,11 +304,16 @@ def check_places(package, work):
              "--set", "checkpoint.interval_steps=2"]
     directory = work / "updated/runs/quickstart"
 
-    def until(event):
-        """Reads events from the first on, as they come, to one of these; the run's end is an end."""
+    def worker():
+        """Process of a rank other than the head's; None until the run has heard of one."""
+        ranks = json.loads((directory / "status.json").read_text())["ranks"]
+        return next((rank["pid"] for rank in ranks if rank.get("pid", run.pid) != run.pid), None)
+
+    def until(event, holds=lambda: True):
+        """Reads events from the first on, as they come, to one of these at which `holds`; the run's end is an end."""
         follow = ["tail", "-n", "+1", "-s", "0.1", f"--pid={run.pid}", "-F", directory / "events.jsonl"]
         with subprocess.Popen(follow, text=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as lines:
-            found = any(json.loads(line)["event"] == event for line in lines.stdout)
+            found = any(json.loads(line)["event"] == event and holds() for line in lines.stdout)
             lines.terminate()
         assert found, f"no {event}: {log.read_text()}"
 
@@ -322,13 +327,11 @@ def check_places(package, work):
     # To tail a process that has ended is there until somebody has waited for it.
     threading.Thread(target=run.wait, daemon=True).start()
     try:
-        until("checkpoint_published")
-        ranks = json.loads((directory / "status.json").read_text())["ranks"]
-        worker = next(rank["pid"] for rank in ranks if rank.get("pid", run.pid) != run.pid)
+        until("checkpoint_published", worker)  # Checkpoints of two steps come before what is heard each second.
         place.rename(moved)  # As pip does it.
         shutil.copytree(package, place, symlinks=True)
         shutil.rmtree(moved)
-        os.kill(worker, signal.SIGKILL)
+        os.kill(worker(), signal.SIGKILL)
         until("respawned")
         run.send_signal(signal.SIGTERM)
         assert run.wait(PATIENCE_S) == 75, log.read_text()

@@ -116,7 +116,8 @@ TEST_CASE("status: of a run that trains, has ended, and was killed",
   const auto workers = started_workers(site, *launcher, 2);
   REQUIRE(status_comes(site, *launcher, [](const nlohmann::json& status) {
     return status.at("step") > 5 && status.at("saved").contains("step") &&
-           status.at("ranks").size() == 2 && status.at("ranks").at(1).at("heard") == true;
+           status.at("ranks").size() == 2 && status.at("ranks").at(0).at("heard") == true &&
+           status.at("ranks").at(1).at("heard") == true;
   }));
   const auto status = status_of(site);
   CHECK(status.at("pid") == launcher->pid());
