@@ -1,5 +1,9 @@
 #include "base/error.hpp"
 
+#include <utility>
+
+#include "base/text/one_line.hpp"
+
 namespace train {
 
 Error user_error(std::string message) {

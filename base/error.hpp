@@ -2,10 +2,8 @@
 
 #include <cstdint>
 #include <string>
-#include <utility>
 
 #include "base/exit_codes.hpp"
-#include "base/text/one_line.hpp"
 
 namespace train {
 
