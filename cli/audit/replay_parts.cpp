@@ -221,9 +221,10 @@ Result<ReplayPlan> plan_replay(const ReplayOptions& options) {
   const fs::path run(options.run_directory);
   const auto stored = TRAIN_TRY(load_run_with_data(run));
   ReplayRange range;
-  const auto store = TRAIN_TRY(storage::RocksStore::open_read_only(run / "index"));
-  range.journal = TRAIN_TRY(read_journal(*store, run / "index"));
-  const auto placed = TRAIN_TRY(checkpoint::list_checkpoints(run / "checkpoints"));
+  const StoredRun files{run};
+  const auto store = TRAIN_TRY(storage::RocksStore::open_read_only(files.index()));
+  range.journal = TRAIN_TRY(read_journal(*store, files.index()));
+  const auto placed = TRAIN_TRY(checkpoint::list_checkpoints(files.placed()));
   TRAIN_RETURN_IF_ERROR(choose_steps(options, placed, range));
   range.changes = TRAIN_TRY(changed_keys(*store, {.first = range.first_step(), .end = range.to}));
   const auto records = TRAIN_TRY(read_config_records(*store));

@@ -240,7 +240,7 @@ Status evaluate_run(const EvalOptions& options) {
       answers ? choice_config(stored, options, root) : evaluation_config(stored, options.ranks);
   config.runtime.device = options.device.value_or(config.runtime.device);
   if (options.follow) {
-    return follow(config, fs::path(options.run_directory) / "checkpoints", options);
+    return follow(config, StoredRun{options.run_directory}.placed(), options);
   }
   const auto found = TRAIN_TRY(find_checkpoint({options.run_directory}, options.step));
   return evaluate_checkpoint(config, found.candidate.path, found.candidate.step, options);

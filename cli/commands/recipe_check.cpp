@@ -13,6 +13,7 @@
 #include "base/process/stop_signals.hpp"
 #include "base/text/log.hpp"
 #include "checkpoint/format/layout.hpp"
+#include "cli/checkpoints/stored_run.hpp"
 #include "cli/command.hpp"
 #include "cli/commands/run.hpp"
 #include "cli/recipes/recipe.hpp"
@@ -255,7 +256,7 @@ Result<int> train_recipe(const RecipeCheckOptions& options, const Recipe& recipe
   run.set = options.set;
   if (options.steps) {
     const fs::path root = run::run_root(config);
-    const auto saved = TRAIN_TRY(checkpoint::list_checkpoints(root / "checkpoints"));
+    const auto saved = TRAIN_TRY(checkpoint::list_checkpoints(StoredRun{root}.placed()));
     const std::int64_t trained = saved.empty() ? 0 : saved.front().step;
     if (trained >= *options.steps) {
       print(

@@ -7,6 +7,7 @@
 #include "cli/audit/replay_parts.hpp"
 #include "cli/audit/run_audit.hpp"
 #include "cli/audit/step_difference.hpp"
+#include "cli/checkpoints/stored_run.hpp"
 #include "cli/command.hpp"
 #include "engine/objective/registry.hpp"
 #include "engine/rank/plan/run_device.hpp"
@@ -118,7 +119,7 @@ class Replay {
   /// Adds digests of checkpoints on the way, which the journal may lack. A text: one differs from
   /// the journal.
   Result<std::string> add_checkpoints() {
-    const auto placed = TRAIN_TRY(checkpoint::list_checkpoints(run_ / "checkpoints"));
+    const auto placed = TRAIN_TRY(checkpoint::list_checkpoints(StoredRun{run_}.placed()));
     for (auto each = placed.rbegin(); each != placed.rend(); ++each) {
       const auto record = range_.journal.steps.find(each->step);
       if (each->step <= range_.first_step() || each->step > range_.to ||

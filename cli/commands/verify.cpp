@@ -32,11 +32,11 @@ constexpr std::chrono::milliseconds kBetweenLooks{50};
 class RunAudit {
  public:
   RunAudit(fs::path root, configs::RunConfig config)
-      : root_(std::move(root)), config_(std::move(config)) {}
+      : files_{std::move(root)}, config_(std::move(config)) {}
 
   Status look() {
     // Listed before the index is read, which then includes later publications.
-    auto placed = TRAIN_TRY(checkpoint::list_checkpoints(root_ / "checkpoints"));
+    auto placed = TRAIN_TRY(checkpoint::list_checkpoints(files_.placed()));
     std::reverse(placed.begin(), placed.end());
     TRAIN_RETURN_IF_ERROR(read_index());
     TRAIN_RETURN_IF_ERROR(check_config());
@@ -72,11 +72,11 @@ class RunAudit {
   }
 
   Status read_index() {
-    const auto view = TRAIN_TRY(checkpoint::view_index(root_ / "index", root_ / "checkpoints"));
+    const auto view = TRAIN_TRY(checkpoint::view_index(files_.index(), files_.placed()));
     if (!view.without_index.empty()) {
       problem(view.without_index);  // The chain is broken, or behind the newest manifest.
     }
-    auto store = storage::RocksStore::open_read_only(root_ / "index");
+    auto store = storage::RocksStore::open_read_only(files_.index());
     if (!store) {
       if (view.without_index.empty()) {
         problem(store.error().message);
@@ -109,9 +109,9 @@ class RunAudit {
     const std::size_t allowed = records_.size() > 1 && !records_.back().begun ? 2 : 1;
     std::string edits;
     for (std::size_t back = 1; back <= allowed; ++back) {
-      const auto recorded = TRAIN_TRY(configs::parse_config(records_[records_.size() - back].text,
-                                                            (root_ / "config.toml").string()));
-      edits = edits_text(configs::key_changes(as_found(recorded, root_), config_));
+      const auto recorded = TRAIN_TRY(configs::parse_config(
+          records_[records_.size() - back].text, (files_.root / "config.toml").string()));
+      edits = edits_text(configs::key_changes(as_found(recorded, files_.root), config_));
       if (edits.empty()) {
         return {};
       }
@@ -194,7 +194,7 @@ class RunAudit {
                                      [&](const auto& one) { return one.step == entry.step; });
       std::error_code ignored;
       if (entry.state == CheckpointState::committed && !there &&
-          !fs::exists(root_ / "checkpoints" / entry.directory, ignored)) {
+          !fs::exists(files_.placed() / entry.directory, ignored)) {
         missing.push_back(entry);
       }
     }
@@ -209,7 +209,7 @@ class RunAudit {
 
   /// A running run removes a checkpoint first, and records that afterwards.
   void erase_retired(std::vector<IndexEntry>& entries) const {
-    const auto store = storage::RocksStore::open_read_only(root_ / "index");
+    const auto store = storage::RocksStore::open_read_only(files_.index());
     if (store) {
       const auto now = checkpoint::read_index_content(**store, {});
       std::erase_if(entries, [&](const IndexEntry& entry) {
@@ -227,13 +227,13 @@ class RunAudit {
         facts.validation_losses[entry.step] = *entry.validation_loss;
       }
     }
-    MetricsAudit audit = audit_metrics(root_ / "metrics.jsonl", facts);
+    MetricsAudit audit = audit_metrics(files_.root / "metrics.jsonl", facts);
     problems(std::move(audit.problems));
     metric_steps_ = audit.steps;
     newer_metrics_ = audit.newer;
   }
 
-  fs::path root_;
+  StoredRun files_;
   configs::RunConfig config_;
   std::vector<ConfigRecord> records_;
   checkpoint::IndexContent index_;
