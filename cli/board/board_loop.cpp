@@ -403,18 +403,20 @@ asio::awaitable<BoardLoop::Response> BoardLoop::respond_series(const Request& re
   const auto to = target.integer("to");
   if (!from || !to) {
     co_await read_metrics(run);
-    const SeriesRequest since = {.since = target.integer("since").value_or(0),
-                                 .since_width = target.integer("width").value_or(0)};
     const RunMetrics& metrics = *run->metrics();
-    if (const std::string of = fmt::format("{} {} {} {}", metrics.version(), since.since,
-                                           since.since_width, run->directory().path().string());
+    const bool known = target.integer("reading").value_or(metrics.reading()) == metrics.reading();
+    const SeriesRequest since = {.since = known ? target.integer("since").value_or(0) : 0,
+                                 .since_width = known ? target.integer("width").value_or(0) : 0};
+    if (const std::string of =
+            fmt::format("{} {} {} {} {}", metrics.reading(), metrics.version(), since.since,
+                        since.since_width, run->directory().path().string());
         of != series_.of) {
       if (affording_) {
         co_return busy(request, kTooMuchUnsent);
       }
       const std::string more =
-          fmt::format(",\"damaged_lines\":{},\"expert_steps\":{}", metrics.damaged_lines(),
-                      metrics.experts().steps().size());
+          fmt::format(",\"damaged_lines\":{},\"expert_steps\":{},\"reading\":{}",
+                      metrics.damaged_lines(), metrics.experts().steps().size(), metrics.reading());
       auto body = std::make_shared<Body>(Body{.text = series_json(metrics.history(), since, more)});
       if (!co_await afford(*body)) {
         co_return busy(request, kTooMuchUnsent);

@@ -26,7 +26,9 @@ struct BoardOptions {
 ///   /runs.json       all runs, one per line
 ///   /status.json     ?run=NAME       status of the run
 ///   /series.json     ?run=NAME       metrics over the steps (series_json()), at most
-///                    [&since=S&width=W | &from=S&to=S]    2,048 bins; from .. to is read anew
+///                    [&since=S&width=W&reading=R |        2,048 bins; from .. to is read anew.
+///                    &from=S&to=S]                        `reading`: RunMetrics::reading(), so
+///                                                         that steps taken back are sent anew
 ///   /events          ?run=NAME       server-sent events: `status`, `metrics` (there are new
 ///                                    numbers), `log` (a line of events.jsonl), as they come
 ///   /metrics         all runs in the OpenMetrics format

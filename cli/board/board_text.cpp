@@ -60,7 +60,8 @@ std::string json_text(const std::string& text) {
 std::string series_json(const MetricHistory& history, const SeriesRequest& request,
                         const std::string& more) {
   std::size_t from = 0;
-  if (request.since_width == history.width() && request.since > history.first_step()) {
+  if (request.since_width == history.width() && request.since > history.first_step() &&
+      request.since <= history.last_step()) {
     from = static_cast<std::size_t>((request.since - history.first_step()) / history.width());
   }
   fmt::memory_buffer text;

@@ -11,7 +11,8 @@ namespace train::cli {
 /// Parameters of a series request.
 struct SeriesRequest {
   std::int64_t since = 0;        ///< Bins that end before this step are already known, if they
-  std::int64_t since_width = 0;  ///< had this width; 0: none are known.
+  std::int64_t since_width = 0;  ///< had this width; 0: none are known. All are sent if there is no
+                                 ///< such step: the file was begun anew.
 };
 
 /// A history as one JSON object, for charts:

@@ -2,6 +2,8 @@
 
 #include <simdjson.h>
 
+#include <algorithm>
+#include <chrono>
 #include <limits>
 #include <optional>
 #include <string>
@@ -15,6 +17,12 @@ namespace {
 constexpr std::size_t kMostNumbers = 4096;
 constexpr std::size_t kMostLosses = 65'536;
 constexpr double kLastStep = 1e15;  // Exact as a double, and far beyond every run.
+
+/// Time of the system's clock, in microseconds.
+std::int64_t now_us() {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::microseconds>(now).count();
+}
 
 /// False: not a list of lists of numbers from 0 that a float can hold.
 bool read_loads(simdjson::dom::element value, ExpertHistory::Loads& loads) {
@@ -162,7 +170,8 @@ RunMetrics::RunMetrics(const storage::Within& run, StepRange steps)
     : tail_(run / "metrics.jsonl", {}),
       steps_(steps),
       parser_(std::make_unique<Parser>(steps)),
-      history_(steps.from) {}
+      history_(steps.from),
+      reading_(now_us()) {}
 RunMetrics::~RunMetrics() = default;
 
 bool RunMetrics::read_on() {
@@ -173,6 +182,7 @@ bool RunMetrics::read_on() {
     parser_->forget();
     damaged_ = 0;
     ++version_;
+    reading_ = std::max(reading_ + 1, now_us());
   };
   const auto take = [this](std::string_view line) {
     const bool sound = parser_->add(line, history_, experts_);

@@ -43,6 +43,9 @@ class RunMetrics {
   [[nodiscard]] const std::string& problem() const { return tail_.problem(); }
   /// Grows whenever data was read or dropped.
   [[nodiscard]] std::uint64_t version() const { return version_; }
+  /// Time at which the file was begun to be read, in microseconds: another one, and what was read
+  /// before may be steps that a start has taken back.
+  [[nodiscard]] std::int64_t reading() const { return reading_; }
 
  private:
   class Parser;
@@ -55,6 +58,7 @@ class RunMetrics {
   std::map<std::int64_t, double> losses_;
   std::uint64_t damaged_ = 0;
   std::uint64_t version_ = 0;
+  std::int64_t reading_;
 };
 
 }  // namespace train::cli

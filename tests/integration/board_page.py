@@ -4,8 +4,8 @@
 Starts a run of two ranks with a board, opens it in headless Chromium, sees the loss fall, compares
 what the page says with metrics.jsonl, kills a rank and sees the loss of it and the recovery, and
 looks at the finished run, and at others, with `actortrain board`: what is said of each, how it is
-drawn, loads of experts, contrast, names, headings and keyboard, and a frame in another page. PICTURES: a
-directory for screenshots.
+drawn, loads of experts, contrast, names, headings and keyboard, what new data leave of what is read (board_updates.py),
+and a frame in another page. PICTURES: a directory for screenshots.
 Ends with 77 where there is no Chromium, chromedriver or Selenium.
 """
 import contextlib
@@ -17,6 +17,7 @@ import queue
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -35,6 +36,9 @@ except ImportError:
 
 WORDS = {"loss": "training loss", "val_loss": "validation loss", "grad_norm": "gradient norm", "lr": "learning rate"}
 PATIENCE_S = 240  # a hang ends; nothing here measures time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+from board_updates import board_comes_back, look_at_updates  # noqa: E402
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "python"))
 from actortrain._board import FRAME_ANCESTORS  # noqa: E402
@@ -217,7 +221,8 @@ def look_at_the_samples(page, run):
 
 
 def sampled(run):
-    lines = (run / "events.jsonl").read_text().splitlines()
+    text = (run / "events.jsonl").read_text()
+    lines = text[:text.rfind("\n") + 1].splitlines()  # the last may be half of one
     return [event for event in map(json.loads, lines) if event["event"] == "sampled"]
 
 
@@ -737,7 +742,14 @@ def watch_what_is_over(page, program, site, run, pictures):
         page.picture(pictures, "board-compared.png")
         look_at_smoothing(page)
         page.no_complaints()
+        look_at_updates(page, url, run.parent)
+        page.no_complaints()
         look_at_what_is_missing(page, url, site, program)
+    with socket.socket() as place:  # a port that is free again
+        place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        place.bind(("127.0.0.1", 0))
+        address = "127.0.0.1:%d" % place.getsockname()[1]
+    board_comes_back(page, lambda: board_of(program, site, "runs", "--listen", address), run.parent)
     look_at_a_frame(page, program, site)
 
 

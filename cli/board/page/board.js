@@ -3,8 +3,9 @@
 
 const state = {
   run: "", runs: [], drawn: new Set(), colors: new Map(), series: new Map(), range: null, events: [],
-  status: {}, silentSince: null, shownRuns: "", updating: false, again: false,
+  status: {}, stream: null, silentSince: null, gone: false, shownRuns: "", asking: false, updating: false, again: false,
 };
+const kPatience = 10000;  // milliseconds without an answer, and the board is silent
 const charts = ["loss", "grad_norm", "lr", "tokens_per_second"].map((id) =>
   new Chart(id, id === "loss" ? ["loss", "val_loss"] : [id], zoom));
 const otherChart = new Chart("other-chart", [], zoom);
@@ -85,7 +86,7 @@ async function updateSeries() {
   try {
     while (state.again) {
       state.again = false;
-      for (const run of [...state.drawn]) await updateRun(run);
+      for (const run of new Set([state.run, ...state.drawn])) await updateRun(run);
       const main = state.series.get(state.run);
       expertMap.update(state.run, (main?.expertSteps ?? 0) > 0);
       drawCharts();
@@ -95,23 +96,44 @@ async function updateSeries() {
   }
 }
 
+function isRunning(run) { return state.runs.some((one) => one.name === run && one.condition === "running"); }
+
 async function updateRun(run) {
   if (!state.series.has(run)) state.series.set(run, new Series(run));
   const series = state.series.get(run);
-  const running = state.runs.some((one) => one.name === run && one.condition === "running");
-  if (run !== state.run && !running && series.width) return;
+  const running = isRunning(run);
+  if (run !== state.run && !running && !series.live && series.width) return;
   try {
     await series.update();
-    setShown("problem", series.damagedLines ? `${series.damagedLines} lines of metrics.jsonl are damaged` : "");
+    series.live = running;  // its last steps come when it has ended
+    series.problem = series.damagedLines ? `${run}: ${series.damagedLines} lines of metrics.jsonl are damaged` : "";
+    if (state.range && series.width > 1 && !series.asked) zoomSeries(series);
   } catch (failure) {
-    setShown("problem", `${run}: ${failure.message || failure}`);
+    series.problem = `${run}: ${failure.message || failure}`;
   }
+  showProblems();
 }
 
-async function zoom(from, to) {
-  state.range = from === null ? null : [from, to];
-  await Promise.allSettled(shownSeries().map((series) => series.zoom(from, to)));
+function showProblems() {
+  setShown("problem", [...state.series.values()].filter(({ run }) => run === state.run || state.drawn.has(run))
+    .map(({ problem }) => problem).filter(Boolean).join("; "));
+}
+
+/// Reads the part that is shown at full resolution.
+async function zoomSeries(series) {
+  try {
+    await series.zoom(...(state.range ?? [null, null]));
+  } catch (failure) {
+    series.problem = `${series.run}: ${failure.message || failure}`;
+    showProblems();
+  }
   drawCharts();
+}
+
+function zoom(from, to) {
+  state.range = from === null ? null : [from, to];
+  drawCharts();
+  return Promise.all(shownSeries().map(zoomSeries));
 }
 
 function drawStatus(status) {
@@ -123,8 +145,10 @@ function drawStatus(status) {
   setShown("condition", silent ? "no answer" : kind === "over" ? "ended" : kind);
   document.title = `${state.run} · step ${status.step ?? "–"}`;
   byId("bar").value = status.steps ? status.step / status.steps : 0;
-  setShown("stall", [status.stall?.text, status.error, status.saved?.failure && `The newest save failed: ${status.saved.failure}`,
-    ...(status.problems || [])].filter(Boolean).join("; "));
+  const stall = [status.stall?.text, status.error, status.saved?.failure && `The newest save failed: ${status.saved.failure}`,
+    ...(status.problems || [])].filter(Boolean).join("; ");
+  setShown("stall", stall);
+  setText("stall-heard", stall.replace(/ for [0-9.]+ s\b/g, ""));  // said once, not each second
   drawSummary();
   drawRanks(status);
   drawMemory(status);
@@ -164,16 +188,34 @@ function rateText(status, running) {
   return `${formatCount(status.tokens_per_second)} tokens/s${over}`;
 }
 
+/// Since when the board does not answer; null: it does.
+function hear(silentSince) {
+  state.silentSince = silentSince;
+  drawStatus(state.status);
+}
+
 function listen() {
-  const stream = new EventSource(`/events?run=${encodeURIComponent(state.run)}`);
+  const stream = state.stream = new EventSource(`/events?run=${encodeURIComponent(state.run)}`);
   const on = (kind, handler) => stream.addEventListener(kind, (message) => handler(JSON.parse(message.data)));
-  const hear = (silentSince) => { state.silentSince = silentSince; drawStatus(state.status); };
-  stream.addEventListener("open", () => { state.events = []; hear(null); });
-  stream.addEventListener("error", () => hear(state.silentSince ?? Date.now()));
+  stream.addEventListener("open", () => {  // perhaps of another server, which tells only of what comes
+    state.events = [];
+    scheduleEvents();
+    scheduleSeries();
+    hear(null);
+  });
+  stream.addEventListener("error", () => {
+    hear(state.silentSince ?? Date.now());
+    if (stream.readyState === EventSource.CLOSED) setTimeout(listen, 5000);  // refused, and not tried again otherwise
+  });
   on("status", drawStatus);
   on("log", (event) => { state.events.push(event); scheduleEvents(); });
   on("metrics", scheduleSeries);
-  on("gone", () => { stream.close(); setShown("notice", "The directory of this run is gone."); });
+  on("gone", () => {
+    stream.close();
+    state.gone = true;
+    setShown("notice", "The directory of this run is gone.");
+    drawStatus({ ...state.status, condition: "unknown" });
+  });
 }
 
 function atMostEvery(milliseconds, action) {
@@ -210,6 +252,7 @@ function choose() {
 
 function runRow(run) {
   const row = element("tr");
+  row.dataset.run = run.name;
   const box = element("input");
   box.type = "checkbox";
   box.checked = state.drawn.has(run.name);
@@ -237,20 +280,35 @@ function drawRuns() {
   if (shown !== state.shownRuns) {
     state.shownRuns = shown;
     const focused = document.activeElement?.closest("#runs tr");
-    const [at, kind] = [focused?.rowIndex, document.activeElement?.localName];
+    const [name, kind] = [focused?.dataset.run, document.activeElement?.localName];
     byId("runs").replaceChildren(...state.runs.map(runRow));
-    if (focused) byId("runs").rows[at - 1]?.querySelector(kind)?.focus();
+    const row = focused && [...byId("runs").rows].find(({ dataset }) => dataset.run === name);
+    row?.querySelector(kind)?.focus({ preventScroll: true });
   }
   const table = byId("runs").closest(".scroll");
   byId("runs-more").hidden = table.scrollWidth <= table.clientWidth;
 }
 
 async function updateRuns() {
-  const answer = await fetch("/runs.json").catch(() => null);
-  if (!answer?.ok) return;
-  state.runs = (await answer.json()).runs;
+  if (state.asking) return;
+  state.asking = true;
+  const answer = await fetch("/runs.json", { signal: AbortSignal.timeout(kPatience) }).catch(() => null);
+  const runs = answer?.ok ? (await answer.json().catch(() => null))?.runs : undefined;
+  state.asking = false;
+  // A stream of a machine that is lost stays open, and silent.
+  if (state.run && !answer) hear(state.silentSince ?? Date.now());
+  else if (state.run && state.silentSince !== null && state.stream.readyState === EventSource.OPEN) hear(null);
+  if (!runs) return;
+  state.runs = runs;
   if (!state.run) choose();
+  if (state.gone && runs.some(({ name }) => name === state.run)) {
+    state.gone = false;
+    setShown("notice", "");
+    listen();
+  }
   drawRuns();
+  // The stream tells of the page's own run alone.
+  if ([...state.drawn].some((run) => run !== state.run && (isRunning(run) || state.series.get(run)?.live))) scheduleSeries();
 }
 
 for (const id of ["smoothing", "log-x", "log-y", "other"]) byId(id).addEventListener("input", drawCharts);

@@ -8,20 +8,27 @@ class Series {
     this.width = 0;
     this.first = 0;
     this.lastStep = -1;
+    this.reading = 0;
     this.columns = new Map();
     this.detail = null;
+    this.asked = null;  // the newest zoom
+    this.live = false;  // ran when it was last asked for
+    this.problem = "";
   }
 
   async update() {
-    const since = this.width ? `&since=${Math.max(this.lastStep, 0)}&width=${this.width}` : "";
+    const since = this.width
+      ? `&since=${Math.max(this.lastStep, 0)}&width=${this.width}&reading=${this.reading}` : "";
     const answer = await fetch(`/series.json?run=${encodeURIComponent(this.run)}${since}`);
     if (!answer.ok) throw new Error(await answer.text());
     const news = await answer.json();
-    if (news.width !== this.width || news.last_step < this.lastStep || news.first < this.first) {
+    if (news.width !== this.width || news.reading !== this.reading) {  // then all is there once more
       this.columns = new Map();
       this.first = news.first;
+      this.detail = this.asked = null;
     }
     this.width = news.width;
+    this.reading = news.reading;
     this.lastStep = news.last_step;
     this.damagedLines = news.damaged_lines || 0;
     this.expertSteps = news.expert_steps || 0;
@@ -42,27 +49,38 @@ class Series {
     return kept;
   }
 
-  /// Only steps from .. to, at full resolution; null: the whole run.
+  /// Only steps from .. to, at full resolution; null: the whole run. A later zoom makes this one void.
   async zoom(from, to) {
+    const asked = this.asked = {};
     this.detail = null;
     if (from === null || this.width === 1) return;
     const range = `&from=${Math.max(0, Math.floor(from))}&to=${Math.ceil(to)}`;
-    const answer = await fetch(`/series.json?run=${encodeURIComponent(this.run)}${range}`);
-    if (answer.ok) this.detail = await answer.json();
+    let answer = null;
+    while (this.asked === asked && (answer === null || answer.status === 503)) {
+      if (answer) await new Promise((resolve) => setTimeout(resolve, 500));  // the server reads one part at a time
+      answer = await fetch(`/series.json?run=${encodeURIComponent(this.run)}${range}`);
+    }
+    if (this.asked !== asked) return;
+    if (!answer.ok) throw new Error(await answer.text());
+    const detail = await answer.json();
+    if (this.asked === asked) this.detail = detail;
   }
 
-  /// Points [step, [min, mean, max]] of a quantity.
+  /// Points [step, [min, mean, max]] of a quantity; of a part at full resolution, the steps since it was read
+  /// are in bins.
   points(name) {
-    const shown = this.detail
-      ? { first: this.detail.first, width: this.detail.width, lists: this.detail.columns[name] }
-      : { first: this.first, width: this.width, lists: this.columns.get(name) };
-    if (!shown.lists) return [];
-    const { mean, min = mean, max = mean } = shown.lists;
+    const whole = Series.pointsOf(this, this.columns.get(name));
+    if (!this.detail) return whole;
+    const since = whole.filter(([step]) => step > this.detail.last_step);
+    return [...Series.pointsOf(this.detail, this.detail.columns[name]), ...since];
+  }
+
+  static pointsOf({ first, width }, lists) {
+    if (!lists) return [];
+    const { mean, min = mean, max = mean } = lists;
     const points = [];
     for (let bin = 0; bin < mean.length; ++bin) {
-      if (mean[bin] !== null) {
-        points.push([shown.first + bin * shown.width, [min[bin], mean[bin], max[bin]]]);
-      }
+      if (mean[bin] !== null) points.push([first + bin * width, [min[bin], mean[bin], max[bin]]]);
     }
     return points;
   }
@@ -125,12 +143,13 @@ function aboveZero(points) {
 class Chart {
   constructor(id, quantities, onZoom, onStep) {
     Object.assign(this, { id, quantities, onZoom, onStep, graph: null, labels: "", labelWidth: 8 * kLabelLetter,
-      curves: [], data: [], step: null, anchor: null, pointed: null });
+      curves: [], data: [], range: null, step: null, anchor: null, pointed: null });
     this.box = byId(id);
     this.box.setAttribute("role", "slider");
     this.box.tabIndex = 0;
     this.box.addEventListener("keydown", (event) => this.pressed(event));
     this.box.addEventListener("blur", () => this.leave());
+    for (const kind of ["mouseup", "touchend"]) document.addEventListener(kind, () => this.moved());
   }
 
   draw(allSeries, options) {
@@ -163,33 +182,34 @@ class Chart {
   }
 
   clear() {
-    this.destroyGraph();
+    this.graph?.destroy();
+    this.graph = this.pointed = null;
     this.labels = "";
     this.read(null);
-  }
-
-  destroyGraph() {
-    if (this.graph) this.graph.destroy();
-    this.graph = this.pointed = null;
   }
 
   show(options) {
     const styles = this.curves.map((curve) => ({ color: curve.color, strokePattern: curve.dashes,
       strokeWidth: curve.sparse ? 1 : 1.6, drawPoints: curve.sparse, pointSize: 3 }));
     const labels = this.curves.map((curve) => `${curve.series.run}\n${curve.quantity}`);
-    const changing = { file: this.data, dateWindow: options.range };
+    // New data end neither what is read nor a part that was chosen, whatever they do to the bins and the graph.
+    for (const what of ["step", "anchor", "pointed"]) this[what] = this.drawnStep(this[what]);
+    const valueRange = this.graph?.isZoomed("y") ? this.graph.yAxisRange() : null;
+    const changing = { file: this.data, dateWindow: options.range, axes: { y: { valueRange } } };
+    this.range = options.range;
     const key = JSON.stringify([labels, styles, options.logX, options.logY, options.gridColor]);
     if (this.graph && key === this.labels) {
       this.graph.updateOptions(changing);
     } else {
-      this.destroyGraph();
+      this.graph?.destroy();
       this.labels = key;
       this.graph = new Dygraph(this.box, this.data, {
         labels: ["step", ...labels], series: Object.fromEntries(labels.map((label, at) => [label, styles[at]])),
         dateWindow: options.range, customBars: true, connectSeparatedPoints: true, legend: "never",
         logscale: options.logY, animatedZooms: false, axes: {
           x: { logscale: options.logX, ticker: stepTicks },
-          y: { ticker: /^dead_/.test(this.quantities[0]) ? stepTicks : axisTicks, axisLabelWidth: this.labelWidth },
+          y: { ticker: /^dead_/.test(this.quantities[0]) ? stepTicks : axisTicks, axisLabelWidth: this.labelWidth,
+            valueRange },
         },
         gridLineColor: options.gridColor, gridLinePattern: [1, 3], gridLineWidth: 1,
         axisLineColor: options.gridColor, axisLineWidth: 1,
@@ -198,14 +218,23 @@ class Chart {
       });
     }
     this.fitLabels();
-    if (this.step === null) this.read(null);
-    else this.select(this.step);
-    if (this.pointed === null) return;  // new data alone do not end what the pointer reads
-    this.graph.setSelection(this.rowOf(this.pointed));
-    this.read(this.pointed);
+    if (this.step !== null) this.markPart();
+    const read = this.pointed ?? this.step;
+    if (read !== null) this.graph.setSelection(this.rowOf(read));
+    this.read(read);
   }
 
   rowOf(step) { return this.data.findIndex(([x]) => x === step); }
+
+  /// Step of the bin that has this one, or else the first.
+  drawnStep(step) { return step === null ? null : (this.data.findLast(([x]) => x <= step) ?? this.data[0])[0]; }
+
+  /// Tells of a part that was dragged or swiped to; of zooms dygraphs tells itself.
+  moved() {
+    if (!this.graph) return;
+    const shown = this.graph.isZoomed("x") ? this.graph.xAxisRange() : null;
+    if (String(shown) !== String(this.range)) this.onZoom(...(shown ?? [null, null]));
+  }
 
   /// Reads the step under the pointer; null: the one that the keyboard reads.
   point(step) {
@@ -250,7 +279,7 @@ class Chart {
     const steps = this.data.map(([x]) => x).filter((x) => x >= from && x <= to);
     if (event.key in kMoves && steps.length > 0) {
       const [points, share] = kMoves[event.key];
-      const at = this.step === null ? steps.length - 1 : Math.max(0, steps.indexOf(this.step));
+      const at = this.step === null ? steps.length - 1 : Math.max(0, steps.findLastIndex((x) => x <= this.step));
       const next = at + points + Math.round(share * steps.length);
       this.anchor = event.shiftKey ? this.anchor ?? steps[at] : null;
       this.pointed = null;
@@ -261,6 +290,7 @@ class Chart {
       this.onZoom(...part);
     } else if (event.key === "Escape") {
       this.leave();
+      if (this.graph.isZoomed("y")) this.graph.resetZoom();
       this.onZoom(null, null);
     } else {
       return;
@@ -273,8 +303,13 @@ class Chart {
     this.step = step;
     this.graph.setSelection(this.rowOf(step));
     this.read(step);
+    this.markPart();
+  }
+
+  markPart() {
     const part = this.box.querySelector(".part") || this.box.appendChild(element("div", undefined, "part"));
-    const [left, right] = [this.anchor ?? step, step].map((x) => this.graph.toDomXCoord(x)).sort((a, b) => a - b);
+    const [left, right] = [this.anchor ?? this.step, this.step].map((x) => this.graph.toDomXCoord(x))
+      .sort((a, b) => a - b);
     Object.assign(part.style, { left: `${left}px`, width: `${right - left}px` });
   }
 

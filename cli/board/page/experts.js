@@ -12,11 +12,14 @@ class LoadSource {
     Object.assign(this, { onChange, run: "", steps: [], kept: new Map(), wanted: null, asking: false, again: false });
   }
 
-  /// Loads of a step that the run logged; null: the newest.
-  async want(run, step) {
+  /// Loads of a step that the run logged; null: the newest. `renew`: asks for the list of steps in any case.
+  async want(run, step, renew = false) {
     if (run !== this.run) Object.assign(this, { run, steps: [], kept: new Map() });
     this.wanted = step;
-    if (step !== null && this.kept.has(step)) return this.onChange(step, this.kept.get(step));
+    if (step !== null && this.kept.has(step)) {
+      this.onChange(step, this.kept.get(step));
+      if (!renew) return undefined;
+    }
     this.again = true;
     if (this.asking) return undefined;
     this.asking = true;
@@ -67,7 +70,7 @@ class ExpertMap {
     }
     this.canvas.addEventListener("pointerleave", () => this.point(null));
     this.canvas.addEventListener("keydown", (event) => this.pressed(event));
-    this.canvas.addEventListener("focus", () => this.point(this.cell || [0, 0]));
+    this.canvas.addEventListener("focus", () => this.reveal(this.cell || [0, 0]));
     this.canvas.addEventListener("blur", () => this.point(null));
   }
 
@@ -77,12 +80,15 @@ class ExpertMap {
     if (run !== this.run) {
       Object.assign(this, { run, loads: [], step: null, chosen: null, read: new Map(), peeked: null });
     }
-    if (known) this.source.want(run, this.peeked ?? this.chosen);
+    if (known) this.source.want(run, this.peeked ?? this.chosen, true);
   }
 
   choose(at) {
     const { steps } = this.source;
     this.chosen = at >= steps.length - 1 ? null : steps[at];
+    this.peeked = null;
+    this.read.delete("");
+    this.read.set("", null);  // comes after what charts read, until one of them reads another step
     this.source.want(this.run, this.chosen);
   }
 
@@ -91,6 +97,11 @@ class ExpertMap {
   peek(chart, step) {
     if (this.read.get(chart) !== step) this.read.delete(chart);
     if (step !== null) this.read.set(chart, step);
+    this.follow();
+  }
+
+  /// Asks for the loads of the step that was read last, or else of the chosen one.
+  follow() {
     const last = [...this.read.values()].pop() ?? null;
     const wanted = last === null ? null : this.source.atOrBefore(last);
     if (wanted === this.peeked || !this.run || byId("experts-card").hidden) return;
@@ -107,6 +118,7 @@ class ExpertMap {
     this.slider.setAttribute("aria-valuetext", `step ${step}`);
     setText("loads-at", `step ${step}${this.chosen === null && this.peeked === null ? ", the newest" : ""}`);
     this.draw();
+    this.follow();  // the list of steps may have grown
   }
 
   /// Sizes in pixels: cells that can be seen and hit; wider maps scroll.
@@ -204,6 +216,16 @@ class ExpertMap {
     this.draw();
   }
 
+  /// Points at a cell by keyboard, and scrolls to it.
+  reveal(cell) {
+    this.point(cell);
+    if (!this.width) return;
+    const [x, box] = [this.left + cell[1] * this.width, byId("loads-scroll")];
+    if (x < box.scrollLeft) box.scrollLeft = x;
+    if (x + this.width > box.scrollLeft + box.clientWidth) box.scrollLeft = x + this.width - box.clientWidth;
+    this.say();
+  }
+
   pressed(event) {
     const moves = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0],
       Home: [0, -Infinity], End: [0, Infinity], PageUp: [-Infinity, 0], PageDown: [Infinity, 0] };
@@ -214,7 +236,7 @@ class ExpertMap {
       const within = (at, count) => Math.max(0, Math.min(count - 1, at));
       const [row, column] = this.cell || [0, 0];
       const next = within(row + down, this.rows);
-      this.point([next, within(column + right, this.loads[next].length)]);
+      this.reveal([next, within(column + right, this.loads[next].length)]);
     } else {
       return;
     }
@@ -237,10 +259,6 @@ class ExpertMap {
     const x = this.left + column * this.width;
     const y = 2 * row < this.rows ? (row + 1) * this.height + 6 : row * this.height - tip.offsetHeight;
     const box = byId("loads-scroll");
-    if (document.activeElement === this.canvas && x < box.scrollLeft) box.scrollLeft = x;
-    if (document.activeElement === this.canvas && x + this.width > box.scrollLeft + box.clientWidth) {
-      box.scrollLeft = x + this.width - box.clientWidth;
-    }
     tip.style.left = `${Math.max(0, Math.min(x - box.scrollLeft, box.clientWidth - tip.offsetWidth))}px`;
     tip.style.top = `${y}px`;
   }

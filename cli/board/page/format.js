@@ -15,6 +15,29 @@ function setText(target, text) {
   if (node.textContent !== text) node.textContent = text;
 }
 
+/// Gives a box these children. Equal ones stay in their place, and with them what is selected or scrolled to.
+function setChildren(box, children) {
+  let at = box.firstChild;
+  const dropTo = (end) => {
+    while (at !== end) {
+      const next = at.nextSibling;
+      at.remove();
+      at = next;
+    }
+  };
+  for (const child of children) {
+    let same = at;
+    while (same && !same.isEqualNode(child)) same = same.nextSibling;
+    if (same) {
+      dropTo(same);
+      at = same.nextSibling;
+    } else {
+      box.insertBefore(child, at);
+    }
+  }
+  dropTo(null);
+}
+
 function setShown(id, text) {
   byId(id).hidden = !text;
   setText(id, text || "");

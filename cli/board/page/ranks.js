@@ -29,8 +29,8 @@ function rankCard(rank, stall) {
 function drawRanks(status) {
   const box = byId("ranks");
   const ranks = status.ranks || [];
-  box.replaceChildren(...ranks.map((rank) => rankCard(rank, status.stall)));
-  if (ranks.length === 0) box.append(element("p", "No rank is at work.", "muted"));
+  setChildren(box, ranks.length > 0 ? ranks.map((rank) => rankCard(rank, status.stall))
+    : [element("p", "No rank is at work.", "muted")]);
   setShown("ranks-note", ranks.length > 0 && status.condition !== "running"
     ? "What each rank did when the run was last heard of:" : "");
   drawArrows(status.stall);
@@ -79,8 +79,8 @@ function drawMemory(status) {
   const most = Math.max(...bars.map(([, bytes]) => bytes));
   const scale = element("div", undefined, "scale muted");
   scale.append(...[0, 0.25, 0.5, 0.75, 1].map((share) => element("span", formatBytes(Math.round(share * most)))));
-  byId("memory").replaceChildren(...bars.map(([name, bytes]) => meter(name, bytes, most)),
-    bars.length > 0 ? scale : element("p", "Not known.", "muted"));
+  setChildren(byId("memory"), [...bars.map(([name, bytes]) => meter(name, bytes, most)),
+    bars.length > 0 ? scale : element("p", "Not known.", "muted")]);
 }
 
 /// Checkpoints that exist, the newest first, each with the loss of its evaluation.
@@ -95,7 +95,7 @@ function drawCheckpoints(status, events) {
       best ? "the best" : "", event ? formatBytes(event.size_bytes ?? 0) : "", event ? formatTime(event.unix_ms) : "",
     ].filter(Boolean).join(" · "), best ? "best" : "");
   }).reverse();
-  byId("checkpoints").replaceChildren(...(items.length > 0 ? items : [element("li", "There is none yet.", "muted")]));
+  setChildren(byId("checkpoints"), items.length > 0 ? items : [element("li", "There is none yet.", "muted")]);
 }
 
 const kBadEvents = new Set(
@@ -103,7 +103,7 @@ const kBadEvents = new Set(
 
 /// Sampled texts have a place of their own.
 function drawEvents(events) {
-  byId("events").replaceChildren(...events.filter((event) => event.event !== "sampled").slice(-500).reverse().map((event) => {
+  setChildren(byId("events"), events.filter((event) => event.event !== "sampled").slice(-500).reverse().map((event) => {
     const step = event.step === undefined ? "" : ` · step ${event.step}`;
     const item = element("li", `${formatTime(event.unix_ms)} · ${event.event.replaceAll("_", " ")}${step}` +
       (event.text ? ` · ${event.text}` : ""), kBadEvents.has(event.event) ? "bad" : "");

@@ -91,6 +91,27 @@ TEST_CASE("board server: status, numbers, runs, metrics and the page", "[board]"
   }
 }
 
+TEST_CASE("board server: a file that a start has cut is sent as a whole", "[board]") {
+  const Site site;
+  const auto server = site.serve();
+  const auto series = [&](const std::string& known) {
+    return Json::parse(HttpClient::get(server->url(), "/series.json?width=1" + known).body);
+  };
+  const Json before = series("");
+  const auto known = [](std::int64_t since, const Json& answer) {
+    return fmt::format("&since={}&reading={}", since, answer.at("reading").get<std::int64_t>());
+  };
+  CHECK(series(known(2, before)).at("first") == 2);
+  // The next start goes on at step 1, and is past step 2 again when the page asks.
+  test::write_bytes(site.run / "metrics.jsonl",
+                    "{\"step\":1,\"loss\":7.5}\n{\"step\":2,\"loss\":6.5}\n");
+  const Json after = series(known(2, before));
+  CHECK(after.at("first") == 0);
+  CHECK(after.at("columns").at("loss").at("mean") == Json::parse("[null,7.5,6.5]"));
+  CHECK(after.at("reading") > before.at("reading"));
+  CHECK(series(known(2, after)).at("first") == 2);
+}
+
 TEST_CASE("board server: loads of experts, a step at a time", "[board]") {
   const Site site;
   const auto server = site.serve();

@@ -43,6 +43,7 @@ TEST_CASE("board text: only what is not known yet is sent, if the bins are as wi
   CHECK(news.at("columns").at("loss").at("newest") == 4999);
   CHECK(news.at("columns").at("loss").at("min") == Json::parse("[4988,4992,4996]"));
   CHECK(Json::parse(series_json(history, {.since = 4990, .since_width = 2}, "")) == all);
+  CHECK(Json::parse(series_json(history, {.since = 5000, .since_width = 4}, "")) == all);
 }
 
 TEST_CASE("board text: OpenMetrics has a gauge a quantity and an end", "[board]") {
