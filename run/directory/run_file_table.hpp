@@ -16,7 +16,7 @@ struct RunFileRow {
   std::string_view on_delay;    ///< The write takes long.
 };
 
-inline constexpr std::array<RunFileRow, 19> kRunFiles = {{
+inline constexpr std::array<RunFileRow, 20> kRunFiles = {{
     {"config.toml", "resolved configuration",
      "the start ends with 1 (2: no permission); a resume that changes nothing writes nothing",
      "old or new content, never half", "the start waits"},
@@ -34,6 +34,9 @@ inline constexpr std::array<RunFileRow, 19> kRunFiles = {{
      "training goes on; a later save waits for this one"},
     {"checkpoints/.incoming-*", "checkpoint under construction", "as checkpoints/step-*",
      "removed by the next start", "as checkpoints/step-*"},
+    {"checkpoints/.retired-*", "checkpoint that is being removed",
+     "one warning; the next removal takes it too", "removed with the next one that is",
+     "as checkpoints/step-*"},
     {"checkpoints/damaged-*", "checkpoint whose bytes did not match their digests; set aside",
      "the start ends with 1", "old or new name", "the start waits"},
     {"index/*", "RocksDB: checkpoints, step journal, events",

@@ -18,6 +18,7 @@ TEST_CASE("run_file_table: a path has the row whose pattern it begins with",
   CHECK(pattern_of("config.toml") == "config.toml");
   CHECK(pattern_of("checkpoints/step-00000010/manifest.json") == "checkpoints/step-*");
   CHECK(pattern_of("checkpoints/.incoming-1-2-step-00000010/x") == "checkpoints/.incoming-*");
+  CHECK(pattern_of("checkpoints/.retired-1-step-00000010/x") == "checkpoints/.retired-*");
   CHECK(pattern_of("index/000004.log") == "index/*");
   CHECK(pattern_of("index.aside-1/CURRENT") == "index.aside-*");
   CHECK(pattern_of("reference.log_probs") == "reference.log_probs*");
