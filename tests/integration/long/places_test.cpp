@@ -212,7 +212,7 @@ TEST_CASE("places: the end waits for the copy so long, then says what is where",
       "case \"$*\" in *step-00000012*) exec tail -n 0 -f \"$0\";; esac; exec rsync \"$@\"")};
   // Held in the ninth step, of four lanes or two: the time to drain begins when step 6 is there.
   const auto run = start_held(site, signal ? "0" : "head", signal ? 8 * 4 + 1 : 8 * 8 + 1,
-                              site.keys(joined(ranks, {"checkpoint.drain_s=5"})), rsync);
+                              site.keys(joined(ranks, {"checkpoint.drain_s=20"})), rsync);
   REQUIRE(run->until([&] { return fs::exists(site.run() / "checkpoints/step-00000006"); }));
   let_go(site);
   REQUIRE(run->until([&] { return fs::exists(site.local() / "step-00000012"); }));
@@ -224,7 +224,7 @@ TEST_CASE("places: the end waits for the copy so long, then says what is where",
   CHECK(ended.exit_code == 1);
   const std::string last = last_of(lines_of(ended.err));
   CHECK(has(last, "checkpoint of step 12 is complete in " + site.local().string()));
-  CHECK(has(last, "checkpoint.drain_s = 5"));
+  CHECK(has(last, "checkpoint.drain_s = 20"));
   CHECK(has(last, "the newest published one is of step 6"));
   CHECK(processes_with(site.path().string() + "/rsync-0").empty());  // no child is left
   CHECK(workers_of(site.path()).empty());

@@ -184,6 +184,7 @@ TEST_CASE("preemption: a signal beside the loss of a rank ends the job, whicheve
       wait_for_step(run.site(), *process, last_step(run.site().run()) + 1);
       const auto workers = workers_of(run.site().path());
       REQUIRE(workers.contains(1));
+      process->send(SIGSTOP);  // both have come when it goes on
       if (signal_first) {
         process->send(SIGTERM);
       }
@@ -191,6 +192,7 @@ TEST_CASE("preemption: a signal beside the loss of a rank ends the job, whicheve
       if (!signal_first) {
         process->send(SIGTERM);
       }
+      process->send(SIGCONT);
       const Ended ended = process->wait();
       INFO(recovery << ", signal first: " << signal_first << "; stderr: " << ended.err);
       REQUIRE(ended.exit_code == 75);
