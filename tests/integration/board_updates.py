@@ -4,6 +4,7 @@ Parts of board_page.py, which has the browser, the board and its runs.
 """
 import json
 import re
+import shutil
 
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
@@ -19,6 +20,7 @@ def look_at_updates(page, url, runs):
     silence_is_told(page, url)
     problems_are_told(page, url)
     steps_taken_back_go(page, url, runs)
+    runs_go(page, url, runs)
 
 
 def open_run(page, url, run):
@@ -90,6 +92,30 @@ def parts_stay(page, url):
     assert page.script("drawCharts(); return charts[1].graph.yAxisRange();") == values[1]
     page.driver.find_element(By.ID, "zoom-out").click()
     page.until(lambda: page.script("drawCharts(); return !charts[1].graph.isZoomed();"), "all values")
+    # Of another metric, or on another scale, there are other values.
+    ranges = page.script("""
+        charts[0].graph.updateOptions({ axes: { y: { valueRange: [0, 2] } } });
+        byId("log-y").click();
+        const loss = charts[0].graph.yAxisRange();
+        byId("log-y").click();
+        const select = byId("other");
+        select.append(new Option("a", "lr"), new Option("b", "grad_norm"));
+        const choose = (name) => { otherChart.quantities = [name]; otherChart.draw(shownSeries(), options(otherChart)); };
+        choose("lr");
+        otherChart.graph.updateOptions({ axes: { y: { valueRange: [0, 2] } } });
+        choose("grad_norm");
+        return [loss, otherChart.graph.isZoomed("y")];""")
+    assert ranges[0][0] > 0 and not ranges[1], ranges
+    # A part that begins before the first step, on logarithmic steps.
+    shown = page.script("""
+        state.range = [-5, 50];
+        byId("log-x").click();
+        const { graph } = charts[0];
+        const shown = [...graph.xAxisRange(), graph.toPercentXCoord(1), graph.toPercentXCoord(50)];
+        byId("log-x").click();
+        zoom(null, null);
+        return shown;""")
+    assert shown == [1, 50, 0, 1], shown
 
 
 # Answers of /series.json to zooms wait for let(n), which lets the n-th through.
@@ -121,7 +147,14 @@ def zooms_do_not_overtake(page, url):
     points = "return (state.series.get('long')?.detail ? state.series.get('long').points('loss') : []).map(([at]) => at);"
     page.until(lambda: page.script(points)[:11] == list(range(50, 61)), "all steps of the part")
     assert all(step > 60 for step in page.script(points)[11:]), "bins since"
-    page.script("zoom(null, null);")
+    # A run that is drawn again has what is shown by then.
+    page.script("""
+        const box = (run) => document.querySelector(`#runs [aria-label='draw ${run}']`);
+        drawRuns();
+        box("long").click();
+        zoom(null, null);
+        box("long").click();""")
+    page.until(lambda: page.script(points) == [] and page.script("return charts[0].data.length;") > 1000, "its beginning")
 
 
 def nodes_stay(page, url):
@@ -200,7 +233,8 @@ def silence_is_told(page, url):
     """A board without an answer is told of, though its stream is open; one that answers again, too."""
     open_run(page, url, "narrow")
     page.until(lambda: page.script("return state.stream.readyState;") == 1, "the stream")
-    page.script("window.plain = window.fetch; window.fetch = () => Promise.reject(new TypeError()); updateRuns();")
+    page.script("window.plain = window.fetch; window.fetch = () => Promise.reject(new TypeError()); state.heard = 0; "
+                "updateRuns();")
     page.until(lambda: "has not answered since" in page.text("outcome"), "silence")
     page.script("window.fetch = plain; updateRuns();")
     page.until(lambda: "has not answered since" not in page.text("outcome"), "an answer")
@@ -230,8 +264,8 @@ def problems_are_told(page, url):
         updateSeries();""")
     page.until(lambda: page.script("return !!state.series.get('short')?.width && !state.updating;"), "the other run")
     assert page.text("problem") == "narrow: busy", page.text("problem")
-    page.script("window.fetch = plain; updateSeries();")
-    page.until(lambda: not page.text("problem"), "no problem")
+    page.script("window.fetch = plain; updateRuns();")
+    page.until(lambda: not page.text("problem"), "no problem, by itself")
     heard = page.script("""
         const said = [];
         for (const seconds of ["3.0", "4.0"]) {
@@ -255,6 +289,29 @@ def steps_taken_back_go(page, url, runs):
     page.until(lambda: drawn() == 60, "the steps that are left")
     file.write_text("".join(lines))
     page.until(lambda: drawn() == len(lines), "the steps that were done again")
+
+
+def runs_go(page, url, runs):
+    """A run that is removed is no longer drawn; the page's own is said to be gone, and shown when it is there again."""
+    shutil.copytree(runs / "narrow", runs / "passing")
+    open_run(page, url, "narrow")
+    page.until(lambda: page.driver.find_elements(By.CSS_SELECTOR, "#runs [aria-label='draw passing']"), "the table")
+    page.script("document.querySelector(`#runs [aria-label='draw passing']`).click();")
+    page.until(lambda: page.script("return !!state.series.get('passing')?.width;"), "the other run")
+    shutil.rmtree(runs / "passing")
+    page.until(lambda: page.script("updateRuns(); return [...state.drawn].join() === 'narrow';"), "one run")
+    page.until(lambda: page.script("return !state.updating && charts[0].curves.length;") == 1, "its curve")
+    shutil.copytree(runs / "narrow", runs / "passing")
+    open_run(page, url, "passing")
+    shutil.rmtree(runs / "passing")
+    page.until(lambda: "is gone" in page.text("notice"), "the end of the run's directory")
+    page.until(lambda: page.text("condition") == "unknown", "nothing is known of it")
+    shutil.copytree(runs / "short", runs / "passing")
+    page.until(lambda: page.script("updateRuns(); return byId('notice').hidden;"), "another run of its name")
+    page.until(lambda: page.script("return charts[0].data.length;") == 2, "the other run's steps")
+    page.driver.get("about:blank")
+    shutil.rmtree(runs / "passing")
+    page.driver.get_log("browser")  # what was asked of a run that was gone
 
 
 def board_comes_back(page, board_at, runs):

@@ -3,9 +3,10 @@
 
 const state = {
   run: "", runs: [], drawn: new Set(), colors: new Map(), series: new Map(), range: null, events: [],
-  status: {}, stream: null, silentSince: null, gone: false, shownRuns: "", asking: false, updating: false, again: false,
+  status: {}, stream: null, heard: 0, silentSince: null, gone: false, shownRuns: "", asking: false, updating: false,
+  again: false,
 };
-const kPatience = 10000;  // milliseconds without an answer, and the board is silent
+const kPatience = 10000;  // milliseconds without a word, and the board is silent
 const charts = ["loss", "grad_norm", "lr", "tokens_per_second"].map((id) =>
   new Chart(id, id === "loss" ? ["loss", "val_loss"] : [id], zoom));
 const otherChart = new Chart("other-chart", [], zoom);
@@ -27,9 +28,12 @@ function shownSeries() {
 
 function options(chart) {
   const loss = chart.id === "loss";
+  const logX = byId("log-x").checked;
+  const begins = logX && state.range?.[0] <= 0;  // a logarithmic axis begins above 0
+  const range = !begins ? state.range : state.range[1] > 1 ? [1, state.range[1]] : null;
   return {
     smoothing: loss ? Math.min(0.999, Number(byId("smoothing").value) / 100) : 0,
-    logX: byId("log-x").checked, range: state.range, colorOf,
+    logX, range, colorOf,
     logY: loss ? byId("log-y").checked : /grad_norm|perplexity|expert_load/.test(chart.quantities[0]),
     gridColor: getComputedStyle(document.documentElement).getPropertyValue("--muted").trim(),
   };
@@ -41,7 +45,7 @@ function isOfSources(name) { return /^(val_)?source_loss\//.test(name); }
 function drawCharts() {
   const main = state.series.get(state.run);
   if (!main) return;
-  byId("charts").hidden = !main.columns.size;
+  byId("charts").hidden = ![main, ...shownSeries()].some(({ columns }) => columns.size);  // no size while it is hidden
   charts[0].quantities = ["loss", "val_loss", ...[...main.columns.keys()].filter(isOfSources)];
   chooseOther(main);
   for (const chart of [...charts, otherChart]) chart.draw(shownSeries(), options(chart));
@@ -86,7 +90,7 @@ async function updateSeries() {
   try {
     while (state.again) {
       state.again = false;
-      for (const run of new Set([state.run, ...state.drawn])) await updateRun(run);
+      for (const run of new Set([state.run, ...state.drawn].filter(Boolean))) await updateRun(run);
       const main = state.series.get(state.run);
       expertMap.update(state.run, (main?.expertSteps ?? 0) > 0);
       drawCharts();
@@ -102,16 +106,23 @@ async function updateRun(run) {
   if (!state.series.has(run)) state.series.set(run, new Series(run));
   const series = state.series.get(run);
   const running = isRunning(run);
-  if (run !== state.run && !running && !series.live && series.width) return;
+  if (run !== state.run && !running && !series.live && !series.failed && series.width) return;
   try {
     await series.update();
+    series.failed = false;
     series.live = running;  // its last steps come when it has ended
     series.problem = series.damagedLines ? `${run}: ${series.damagedLines} lines of metrics.jsonl are damaged` : "";
     if (state.range && series.width > 1 && !series.asked) zoomSeries(series);
   } catch (failure) {
-    series.problem = `${run}: ${failure.message || failure}`;
+    fail(series, failure);
   }
   showProblems();
+}
+
+/// What failed is asked for again (updateRuns()), by a run that has ended, too.
+function fail(series, failure) {
+  series.failed = true;
+  series.problem = `${series.run}: ${failure.message || failure}`;
 }
 
 function showProblems() {
@@ -124,7 +135,8 @@ async function zoomSeries(series) {
   try {
     await series.zoom(...(state.range ?? [null, null]));
   } catch (failure) {
-    series.problem = `${series.run}: ${failure.message || failure}`;
+    fail(series, failure);
+    series.asked = null;
     showProblems();
   }
   drawCharts();
@@ -132,8 +144,9 @@ async function zoomSeries(series) {
 
 function zoom(from, to) {
   state.range = from === null ? null : [from, to];
+  const zoomed = Promise.all(shownSeries().map(zoomSeries));  // which drops at once what was read of another part
   drawCharts();
-  return Promise.all(shownSeries().map(zoomSeries));
+  return zoomed;
 }
 
 function drawStatus(status) {
@@ -196,7 +209,10 @@ function hear(silentSince) {
 
 function listen() {
   const stream = state.stream = new EventSource(`/events?run=${encodeURIComponent(state.run)}`);
-  const on = (kind, handler) => stream.addEventListener(kind, (message) => handler(JSON.parse(message.data)));
+  const on = (kind, handler) => stream.addEventListener(kind, (message) => {
+    state.heard = Date.now();
+    handler(JSON.parse(message.data));
+  });
   stream.addEventListener("open", () => {  // perhaps of another server, which tells only of what comes
     state.events = [];
     scheduleEvents();
@@ -205,17 +221,20 @@ function listen() {
   });
   stream.addEventListener("error", () => {
     hear(state.silentSince ?? Date.now());
-    if (stream.readyState === EventSource.CLOSED) setTimeout(listen, 5000);  // refused, and not tried again otherwise
+    if (stream.readyState !== EventSource.CLOSED) return;
+    setTimeout(() => { if (state.stream === stream && !state.gone) listen(); }, 5000);  // the browser gives up
   });
   on("status", drawStatus);
   on("log", (event) => { state.events.push(event); scheduleEvents(); });
   on("metrics", scheduleSeries);
-  on("gone", () => {
-    stream.close();
-    state.gone = true;
-    setShown("notice", "The directory of this run is gone.");
-    drawStatus({ ...state.status, condition: "unknown" });
-  });
+  on("gone", () => { stream.close(); sayGone(); });
+}
+
+function sayGone() {
+  state.gone = true;
+  setShown("notice", "The directory of this run is gone.");
+  state.status = { ...state.status, condition: "unknown" };
+  hear(null);
 }
 
 function atMostEvery(milliseconds, action) {
@@ -259,6 +278,8 @@ function runRow(run) {
   box.setAttribute("aria-label", `draw ${run.name}`);
   box.addEventListener("change", () => {
     state.drawn[box.checked ? "add" : "delete"](run.name);
+    const series = state.series.get(run.name);
+    if (box.checked && series?.width) zoomSeries(series);  // another part may be shown than when it was drawn last
     updateSeries();
     drawRuns();
   });
@@ -292,23 +313,47 @@ function drawRuns() {
 async function updateRuns() {
   if (state.asking) return;
   state.asking = true;
-  const answer = await fetch("/runs.json", { signal: AbortSignal.timeout(kPatience) }).catch(() => null);
+  const late = setTimeout(saySilent, kPatience);
+  const answer = await request("/runs.json").catch(() => null);
   const runs = answer?.ok ? (await answer.json().catch(() => null))?.runs : undefined;
+  clearTimeout(late);
   state.asking = false;
-  // A stream of a machine that is lost stays open, and silent.
-  if (state.run && !answer) hear(state.silentSince ?? Date.now());
-  else if (state.run && state.silentSince !== null && state.stream.readyState === EventSource.OPEN) hear(null);
+  if (!answer) saySilent();
   if (!runs) return;
   state.runs = runs;
-  if (!state.run) choose();
-  if (state.gone && runs.some(({ name }) => name === state.run)) {
+  if (state.run) followRuns(new Set(runs.map(({ name }) => name)));
+  else choose();
+  drawRuns();
+}
+
+/// A stream of a machine that is lost stays open, and silent.
+function saySilent() {
+  if (state.run && !state.gone && Date.now() - state.heard > kPatience) hear(state.silentSince ?? Date.now());
+}
+
+/// What the runs that exist say of those that are drawn; the stream tells of the page's own alone.
+function followRuns(names) {
+  const { stream } = state;
+  if (state.gone && names.has(state.run)) {
     state.gone = false;
     setShown("notice", "");
     listen();
+  } else if (!state.gone && stream.readyState === EventSource.CLOSED && !names.has(state.run)) {
+    sayGone();
+  } else if (state.silentSince !== null && stream.readyState === EventSource.OPEN) {
+    stream.close();  // It may be one that nothing comes through any more.
+    listen();
   }
-  drawRuns();
-  // The stream tells of the page's own run alone.
-  if ([...state.drawn].some((run) => run !== state.run && (isRunning(run) || state.series.get(run)?.live))) scheduleSeries();
+  for (const run of [...state.drawn].filter((one) => one !== state.run && !names.has(one))) {
+    state.drawn.delete(run);
+    state.series.delete(run);
+    scheduleSeries();
+  }
+  const others = [...state.drawn].filter((run) => run !== state.run);
+  const asks = (run) => state.series.get(run)?.failed;
+  if (others.some((run) => isRunning(run) || state.series.get(run)?.live || asks(run)) || (asks(state.run) && !state.gone)) {
+    scheduleSeries();
+  }
 }
 
 for (const id of ["smoothing", "log-x", "log-y", "other"]) byId(id).addEventListener("input", drawCharts);

@@ -13,13 +13,14 @@ class Series {
     this.detail = null;
     this.asked = null;  // the newest zoom
     this.live = false;  // ran when it was last asked for
+    this.failed = false;
     this.problem = "";
   }
 
   async update() {
     const since = this.width
       ? `&since=${Math.max(this.lastStep, 0)}&width=${this.width}&reading=${this.reading}` : "";
-    const answer = await fetch(`/series.json?run=${encodeURIComponent(this.run)}${since}`);
+    const answer = await request(`/series.json?run=${encodeURIComponent(this.run)}${since}`);
     if (!answer.ok) throw new Error(await answer.text());
     const news = await answer.json();
     if (news.width !== this.width || news.reading !== this.reading) {  // then all is there once more
@@ -56,9 +57,10 @@ class Series {
     if (from === null || this.width === 1) return;
     const range = `&from=${Math.max(0, Math.floor(from))}&to=${Math.ceil(to)}`;
     let answer = null;
-    while (this.asked === asked && (answer === null || answer.status === 503)) {
+    while (this.asked === asked && (!answer || answer.status === 503)) {
       if (answer) await new Promise((resolve) => setTimeout(resolve, 500));  // the server reads one part at a time
-      answer = await fetch(`/series.json?run=${encodeURIComponent(this.run)}${range}`);
+      answer = await request(`/series.json?run=${encodeURIComponent(this.run)}${range}`)
+        .catch((failure) => { if (this.asked === asked) throw failure; });
     }
     if (this.asked !== asked) return;
     if (!answer.ok) throw new Error(await answer.text());
@@ -143,7 +145,7 @@ function aboveZero(points) {
 class Chart {
   constructor(id, quantities, onZoom, onStep) {
     Object.assign(this, { id, quantities, onZoom, onStep, graph: null, labels: "", labelWidth: 8 * kLabelLetter,
-      curves: [], data: [], range: null, step: null, anchor: null, pointed: null });
+      curves: [], data: [], range: null, scale: "", step: null, anchor: null, pointed: null });
     this.box = byId(id);
     this.box.setAttribute("role", "slider");
     this.box.tabIndex = 0;
@@ -194,7 +196,9 @@ class Chart {
     const labels = this.curves.map((curve) => `${curve.series.run}\n${curve.quantity}`);
     // New data end neither what is read nor a part that was chosen, whatever they do to the bins and the graph.
     for (const what of ["step", "anchor", "pointed"]) this[what] = this.drawnStep(this[what]);
-    const valueRange = this.graph?.isZoomed("y") ? this.graph.yAxisRange() : null;
+    const scale = JSON.stringify([this.quantities[0], options.logY]);
+    const valueRange = scale === this.scale && this.graph?.isZoomed("y") ? this.graph.yAxisRange() : null;
+    this.scale = scale;
     const changing = { file: this.data, dateWindow: options.range, axes: { y: { valueRange } } };
     this.range = options.range;
     const key = JSON.stringify([labels, styles, options.logX, options.logY, options.gridColor]);
@@ -308,8 +312,9 @@ class Chart {
 
   markPart() {
     const part = this.box.querySelector(".part") || this.box.appendChild(element("div", undefined, "part"));
-    const [left, right] = [this.anchor ?? this.step, this.step].map((x) => this.graph.toDomXCoord(x))
-      .sort((a, b) => a - b);
+    const { x: edge, w: width } = this.graph.getArea();
+    const place = (step) => edge + width * Math.max(0, Math.min(1, this.graph.toPercentXCoord(step)));
+    const [left, right] = [this.anchor ?? this.step, this.step].map(place).sort((a, b) => a - b);
     Object.assign(part.style, { left: `${left}px`, width: `${right - left}px` });
   }
 

@@ -37,7 +37,7 @@ class LoadSource {
   async ask() {
     const [run, wanted] = [this.run, this.wanted];
     const step = wanted === null ? "" : `&step=${wanted}`;
-    const answer = await fetch(`/experts.json?run=${encodeURIComponent(run)}${step}`).catch(() => null);
+    const answer = await request(`/experts.json?run=${encodeURIComponent(run)}${step}`).catch(() => null);
     if (!answer?.ok || run !== this.run) return;
     const { steps, step: found, loads } = await answer.json();
     if (!loads) return;

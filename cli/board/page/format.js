@@ -8,6 +8,9 @@ function element(kind, text, className) {
   return made;
 }
 
+/// An answer of the board. What a lost machine never answers fails after a minute.
+function request(address) { return fetch(address, { signal: AbortSignal.timeout(60000) }); }
+
 function byId(id) { return document.getElementById(id); }
 
 function setText(target, text) {
