@@ -1,4 +1,4 @@
-"""What a reader of the board has chosen or reads, and what new data and lost answers leave of it.
+"""New data and lost answers leave what a reader of the board has chosen and reads.
 
 Parts of board_page.py, which has the browser, the board and its runs.
 """
@@ -92,7 +92,7 @@ def parts_stay(page, url):
     assert page.script("drawCharts(); return charts[1].graph.yAxisRange();") == values[1]
     page.driver.find_element(By.ID, "zoom-out").click()
     page.until(lambda: page.script("drawCharts(); return !charts[1].graph.isZoomed();"), "all values")
-    # Of another metric, or on another scale, there are other values.
+    # Another metric, or another scale, has other values.
     ranges = page.script("""
         charts[0].graph.updateOptions({ axes: { y: { valueRange: [0, 2] } } });
         byId("log-y").click();
@@ -118,7 +118,7 @@ def parts_stay(page, url):
     assert shown == [1, 50, 0, 1], shown
 
 
-# Answers of /series.json to zooms wait for let(n), which lets the n-th through.
+# Requests of a part of the steps wait for held[n](), which lets the n-th through.
 HELD = """
 window.held = [];
 window.plain = window.plain || window.fetch;
@@ -138,10 +138,12 @@ def zooms_do_not_overtake(page, url):
     assert page.script("return state.series.get('long').detail;") is None, "an answer that nobody waits for"
     page.script("window.both = Promise.all([zoom(100, 200), zoom(300, 400)]);")
     page.until(lambda: page.script("return held.length;") == 3, "two zooms")
-    page.driver.execute_async_script("held[2](); setTimeout(held[1], 200); both.then(arguments[0]);")
+    page.script("held[2]();")
+    page.until(lambda: page.script("return !!state.series.get('long').detail;"), "the later zoom")
+    page.driver.execute_async_script("held[1](); both.then(arguments[0]);")
     assert page.script("return state.series.get('long').detail.first;") == 300, "the later part"
     page.script("window.fetch = plain;")
-    # Of a run that is ticked later, too; of two at a time, each of which is refused while the other is read.
+    # A run that is ticked later has the part, too; the server reads one at a time, and refuses the other meanwhile.
     open_run(page, url, "narrow")
     page.script("zoom(50, 60); state.drawn.add('long'); updateSeries();")
     points = "return (state.series.get('long')?.detail ? state.series.get('long').points('loss') : []).map(([at]) => at);"
@@ -158,7 +160,7 @@ def zooms_do_not_overtake(page, url):
 
 
 def nodes_stay(page, url):
-    """What is selected, focused or scrolled to stays, and so does where it is."""
+    """Nodes that are selected, focused or scrolled to stay, and so does where they are."""
     open_run(page, url, "watched")
     page.until(lambda: page.driver.find_elements(By.CSS_SELECTOR, "#events li"), "events")
     found = page.script("""

@@ -119,7 +119,7 @@ async function updateRun(run) {
   showProblems();
 }
 
-/// What failed is asked for again (updateRuns()), by a run that has ended, too.
+/// Notes a failure of a request, which is repeated (followRuns()), of a run that has ended, too.
 function fail(series, failure) {
   series.failed = true;
   series.problem = `${series.run}: ${failure.message || failure}`;
@@ -213,7 +213,7 @@ function listen() {
     state.heard = Date.now();
     handler(JSON.parse(message.data));
   });
-  stream.addEventListener("open", () => {  // perhaps of another server, which tells only of what comes
+  stream.addEventListener("open", () => {  // perhaps to another server, which tells only of what comes
     state.events = [];
     scheduleEvents();
     scheduleSeries();
@@ -331,7 +331,7 @@ function saySilent() {
   if (state.run && !state.gone && Date.now() - state.heard > kPatience) hear(state.silentSince ?? Date.now());
 }
 
-/// What the runs that exist say of those that are drawn; the stream tells of the page's own alone.
+/// Follows those that are drawn among the runs that exist; the stream tells of the page's own alone.
 function followRuns(names) {
   const { stream } = state;
   if (state.gone && names.has(state.run)) {

@@ -8,7 +8,7 @@ function element(kind, text, className) {
   return made;
 }
 
-/// An answer of the board. What a lost machine never answers fails after a minute.
+/// Asks the board. A request that a lost machine never answers fails after a minute.
 function request(address) { return fetch(address, { signal: AbortSignal.timeout(60000) }); }
 
 function byId(id) { return document.getElementById(id); }
