@@ -122,6 +122,7 @@ class _Sent:
     def __init__(self, file: Path) -> None:
         self._file = file
         self._held = _locked(file)
+        self._home = os.stat(file.parent)
         try:
             read = object_of(file.read_bytes() or b"{}")
             if read is None:
@@ -143,8 +144,16 @@ class _Sent:
     def note(self, line: dict[str, Any]) -> None:
         self._steps[line.get("event", "step")] = line["step"]
 
+    @property
+    def replaced(self) -> bool:
+        """True where `run --fresh` has set the run's directory aside; another one may have its name."""
+        try:
+            return not os.path.samestat(os.stat(self._file.parent), self._home)
+        except FileNotFoundError:
+            return True
+
     def keep(self) -> None:
-        if self.id is None:
+        if self.id is None or self.replaced:
             return
         partial = self._file.with_suffix(".partial")
         partial.write_text(json.dumps({"id": self.id, "steps": self._steps, "events": self.events}) + "\n")
@@ -159,7 +168,7 @@ class _Sent:
         self._held = held
 
     def close(self) -> None:
-        if self.id is None:  # Nothing is known, or sent.
+        if self.id is None and not self.replaced:  # Nothing is known, or sent.
             self._file.unlink()
         os.close(self._held)
 
@@ -345,6 +354,8 @@ def _send_all(directory: Path, tracker: Tracker, sent: _Sent, signals: _Signals,
 
     while True:
         signals.check()
+        if sent.replaced:
+            return lines
         for event in events.lines():
             name = "events/" + str(event["event"])
             counts[name] = counts.get(name, 0) + 1

@@ -72,12 +72,18 @@ class Run:
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """Metrics of this start, as they come: a dict for each step and each evaluation, with the keys of
-        metrics.jsonl. Raises the program's error at the end, if it has one."""
+        metrics.jsonl, also where a loss of ranks has steps done again. Raises the program's error at the end, if
+        it has one."""
+        newest: dict[str, int] = {}
         with interrupts(self._process) as use:
             use.serves(sys._getframe().f_back)
             for line in self._out.each():
                 read = object_of(line)  # With profile=True, a table follows the last one.
-                if read is not None and "step" in read and "unix_ms" not in read:  # Those are events.
+                if read is None or "step" not in read or "unix_ms" in read:  # Those are events.
+                    continue
+                kind = read.get("event", "step")
+                if read["step"] > newest.get(kind, -1):
+                    newest[kind] = read["step"]
                     yield read
                     use.serves(sys._getframe().f_back)
             self._finish()

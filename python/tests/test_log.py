@@ -329,6 +329,30 @@ def test_a_command_that_is_told_to_end_sends_nothing_twice(logged: Path, number:
     assert [line for line in lines if not line.isdigit()] == ["run None", "run made"]
 
 
+def test_a_run_begun_anew_is_not_sent_as_the_one_before(
+        logged: Path, recorder: type[Recorder], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_log, "_LOOK_S", 0.01)
+    monkeypatch.setattr(_log, "_is_over", lambda directory: False)
+    all_sent = threading.Event()
+    send = recorder.send
+
+    def noted(tracker: Recorder, step: int, values: dict[str, float]) -> None:
+        send(tracker, step, values)
+        if len(recorder.sent) == 5:
+            all_sent.set()
+
+    monkeypatch.setattr(recorder, "send", noted)
+    other = shutil.copytree(logged, logged.with_name("new"))
+    follower = threading.Thread(target=lambda: at.log(logged, "wandb"), daemon=True)
+    follower.start()
+    assert all_sent.wait(60)
+    logged.rename(logged.with_name("logged-2"))
+    other.rename(logged)
+    follower.join(60)
+    assert not follower.is_alive() and not (logged / "logged_wandb.json").exists()
+    assert at.log(logged, "wandb", follow=False) == 5 and recorder.ids == [None, None]
+
+
 def test_what_a_tracker_raises_is_a_line(logged: Path) -> None:
     assert sent_by_command(logged, FAILS="1")[:2] == (1, "error log: OSError: no route\n")
 

@@ -53,6 +53,14 @@ def test_a_run_gives_each_step_once_and_keeps_it(run_file: Path, tmp_path: Path)
     assert list(run) == lines  # Again, from the beginning.
 
 
+def test_steps_that_are_done_again_come_once(run_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = at.run(run_file).wait()
+    lines = list(run)
+    again = [json.dumps(line) for line in [*lines[:5], *lines[2:]]]
+    monkeypatch.setattr(run._out, "each", lambda: iter(again))
+    assert list(run) == lines
+
+
 def test_half_a_line_is_left_out(run_file: Path) -> None:
     """Where a run was cut off in a line, the next start writes behind it."""
     run = at.run(run_file).wait()
