@@ -122,8 +122,7 @@ Status look_at_start(PreparedRun& run) {
   const configs::StopAfter& stop = run.config().train.stop_after;
   run.start.early_stop = EarlyStop({.metric = stop.metric, .patience = stop.patience});
   if (step > 0 && run.start.early_stop.used()) {
-    for (const EvaluatedValue& each :
-         TRAIN_TRY(evaluated_values(run.directory.root, stop.metric, step))) {
+    for (const EvaluatedValue& each : TRAIN_TRY(run.files->metrics.evaluated(stop.metric, step))) {
       run.start.early_stop.hear(each.step, each.value);
     }
   }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -144,34 +145,6 @@ Result<MetricsEnd> find_metrics_end(const std::filesystem::path& directory, std:
   }
 }
 
-Result<std::vector<EvaluatedValue>> evaluated_values(const std::filesystem::path& directory,
-                                                     const std::string& key,
-                                                     std::int64_t last_step) {
-  std::error_code code;
-  const std::filesystem::path path = metrics_path(directory);
-  if (!std::filesystem::exists(path, code) && !code) {
-    return std::vector<EvaluatedValue>();
-  }
-  const auto file = TRAIN_TRY(storage::InputFile::open(path));
-  LinesFromEnd lines(file);
-  std::vector<EvaluatedValue> values;
-  while (true) {
-    const auto text = TRAIN_TRY(lines.next());
-    if (!text) {
-      std::reverse(values.begin(), values.end());
-      return values;
-    }
-    if (text->find(key) == std::string::npos) {
-      continue;
-    }
-    const nlohmann::json line = parse(*text);
-    const auto step = step_of(line);
-    if (step && *step <= last_step && line.contains(key) && line[key].is_number()) {
-      values.push_back({*step, line[key].get<double>()});
-    }
-  }
-}
-
 MetricsFile::MetricsFile(const std::filesystem::path& directory)
     : directory_(directory), file_(metrics_path(directory)) {}
 
@@ -189,6 +162,34 @@ Status MetricsFile::resume_from(std::int64_t first_step) {
   }
   const auto failed = file_.open();
   return failed && failed->kind == ErrorKind::user ? Status(*failed) : Status();
+}
+
+Result<std::vector<EvaluatedValue>> MetricsFile::evaluated(const std::string& key,
+                                                           std::int64_t last_step) const {
+  std::vector<EvaluatedValue> values;
+  const auto take = [&](std::string_view text) {
+    if (text.find(key) == std::string_view::npos) {
+      return;
+    }
+    const nlohmann::json line = parse(text);
+    const auto step = step_of(line);
+    if (step && *step <= last_step && line.contains(key)) {
+      const auto& value = line[key];  // JSON has no number for one that is not finite.
+      values.push_back({*step, value.is_number() ? value.get<double>() : std::nan("")});
+    }
+  };
+  std::error_code code;
+  const std::filesystem::path path = metrics_path(directory_);
+  if (std::filesystem::exists(path, code) || code) {
+    const auto file = TRAIN_TRY(storage::InputFile::open(path));
+    LinesFromEnd lines(file);
+    while (const auto text = TRAIN_TRY(lines.next())) {
+      take(*text);
+    }
+    std::reverse(values.begin(), values.end());
+  }
+  file_.each_waiting(take);
+  return values;
 }
 
 MetricsEnd MetricsFile::end_at(std::int64_t step) const {

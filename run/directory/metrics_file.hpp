@@ -29,17 +29,11 @@ struct MetricsEnd {
 [[nodiscard]] Result<MetricsEnd> find_metrics_end(const std::filesystem::path& directory,
                                                   std::int64_t step);
 
-/// Value of an evaluation.
+/// Value of an evaluation; NaN: it was not finite.
 struct EvaluatedValue {
   std::int64_t step = 0;
   double value = 0.0;
 };
-
-/// Values that metrics.jsonl has of `key` ("val_loss") for steps up to `last_step`, in order. Reads
-/// all of the file. A missing file has none; unreadable lines are skipped. Blocks. Errors: the file
-/// cannot be read.
-[[nodiscard]] Result<std::vector<EvaluatedValue>> evaluated_values(
-    const std::filesystem::path& directory, const std::string& key, std::int64_t last_step);
 
 /// The file metrics.jsonl of a run, across all of its generations in this process: lines of JSON in
 /// the order of their steps. Threading: one owner at a time. Blocks on the disk. Lines that cannot
@@ -54,6 +48,11 @@ class MetricsFile {
   Status resume_from(std::int64_t first_step);
   /// Calls find_metrics_end() and includes the queued lines.
   [[nodiscard]] MetricsEnd end_at(std::int64_t step) const;
+  /// Values of `key` ("val_loss") for steps up to `last_step`, in order, with those of queued
+  /// lines. Reads all of the file. A missing file has none; unreadable lines are skipped. Blocks.
+  /// Errors: the file cannot be read.
+  [[nodiscard]] Result<std::vector<EvaluatedValue>> evaluated(const std::string& key,
+                                                              std::int64_t last_step) const;
   /// Appends a line, without its line feed, of a step that is not before those of earlier lines.
   void append(std::string_view line);
 

@@ -4,6 +4,7 @@
 
 #include <catch2/catch.hpp>
 #include <cerrno>
+#include <cmath>
 #include <cstdint>
 #include <filesystem>
 #include <limits>
@@ -147,6 +148,24 @@ TEST_CASE("metrics_file: a resumed run goes on behind the steps that count, also
     expected += line_of(step) + "\n";
   }
   CHECK(test::read_bytes(directory / "metrics.jsonl") == expected);
+}
+
+TEST_CASE("metrics_file: evaluations that wait, or are no number, are among the values",
+          "[run][metrics_file][P1]") {
+  const test::TempDirectory directory;
+  MetricsFile metrics(directory.path());
+  REQUIRE(metrics.resume_from(0).ok());
+  metrics.append(evaluation_of(2));
+  metrics.append(R"({"event":"evaluation","step":4,"val_loss":null})");
+  const test::FailingDisk disk({.error_number = ENOSPC, .at = 0, .persistent = true});
+  metrics.append(evaluation_of(6));
+  metrics.append(evaluation_of(8));
+  const auto values = metrics.evaluated("val_loss", 6);
+  REQUIRE(values);
+  REQUIRE(values->size() == 3);
+  CHECK(values->at(0).step == 2);
+  CHECK(std::isnan(values->at(1).value));
+  CHECK(values->at(2).step == 6);
 }
 
 TEST_CASE("metrics_file: a run that begins again has no lines", "[run][metrics_file]") {
