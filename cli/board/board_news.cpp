@@ -9,6 +9,11 @@ namespace train::cli {
 std::string BoardNews::of(const WatchedRun& run) {
   fmt::memory_buffer text;
   const auto out = std::back_inserter(text);
+  const bool anew = run.first_event() != first_event_;
+  first_event_ = run.first_event();
+  if (anew && event_ > 0) {
+    fmt::format_to(out, "event: restart\ndata: {{}}\n\n");
+  }
   // Numbers are consecutive, so events already sent can be skipped.
   const std::deque<WatchedRun::Event>& events = run.events();
   const std::uint64_t first = events.empty() ? 0 : events.front().number;

@@ -17,7 +17,7 @@ class BoardNews {
   [[nodiscard]] static std::string gone();
 
  private:
-  std::uint64_t status_ = 0, metrics_ = 0, event_ = 0;
+  std::uint64_t status_ = 0, metrics_ = 0, event_ = 0, first_event_ = 1;
 };
 
 }  // namespace train::cli

@@ -30,7 +30,8 @@ struct BoardOptions {
 ///                    &from=S&to=S]                        `reading`: RunMetrics::reading(), so
 ///                                                         that steps taken back are sent anew
 ///   /events          ?run=NAME       server-sent events: `status`, `metrics` (there are new
-///                                    numbers), `log` (a line of events.jsonl), as they come
+///                                    numbers), `log` (a line of events.jsonl), `restart`
+///                                    (lines before are void), as they come
 ///   /metrics         all runs in the OpenMetrics format
 ///
 /// Limits, so that no client can slow training: 256 connections, 192 of them from one address; a

@@ -252,6 +252,7 @@ void WatchedRun::look_at_events() {
   event_lines_.next({.restart =
                          [this] {
                            events_.clear();
+                           first_event_ = next_event_;
                            event_bytes_ = 0;
                            damaged_events_ = 0;
                          },
@@ -266,8 +267,12 @@ bool WatchedRun::read_metrics() {
 }
 
 void WatchedRun::look_at_newest_numbers() {
-  newest_lines_.next(
-      {.restart = [] {}, .line = [this](std::string_view line) { take_numbers(line); }});
+  newest_lines_.next({.restart =
+                          [this] {
+                            gauges_.loss = gauges_.val_loss = gauges_.grad_norm = gauges_.lr =
+                                std::numeric_limits<double>::quiet_NaN();
+                          },
+                      .line = [this](std::string_view line) { take_numbers(line); }});
 }
 
 void WatchedRun::take_numbers(std::string_view line) {

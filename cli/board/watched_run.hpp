@@ -60,6 +60,8 @@ class WatchedRun {
   [[nodiscard]] const std::string& status_json() const { return status_; }
   [[nodiscard]] std::uint64_t status_version() const { return status_version_; }
   [[nodiscard]] const std::deque<Event>& events() const { return events_; }
+  /// Number of the first event of the file as it is; another one: those before are no longer valid.
+  [[nodiscard]] std::uint64_t first_event() const { return first_event_; }
   /// Null: read_metrics() was not called.
   [[nodiscard]] const RunMetrics* metrics() const { return metrics_.get(); }
   /// Summary for lists of runs: "name", "condition", "step", "steps", "tokens_per_second", "loss",
@@ -96,7 +98,7 @@ class WatchedRun {
   storage::LineTail event_lines_;
   std::deque<Event> events_;
   std::size_t event_bytes_ = 0;
-  std::uint64_t next_event_ = 1;
+  std::uint64_t next_event_ = 1, first_event_ = 1;
   std::uint64_t damaged_events_ = 0;
   std::unique_ptr<RunMetrics> metrics_;
   storage::LineTail newest_lines_;  ///< Reads only the end of metrics.jsonl.

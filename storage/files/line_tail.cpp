@@ -14,17 +14,20 @@ namespace train::storage {
 std::optional<LineTail::Found> LineTail::look(int descriptor, const char* path) {
   struct statx facts {};
   const int flags = *path == '\0' ? AT_EMPTY_PATH : 0;
-  if (::statx(descriptor, path, flags, STATX_INO | STATX_SIZE | STATX_BTIME, &facts) != 0) {
+  if (::statx(descriptor, path, flags, STATX_INO | STATX_SIZE | STATX_MTIME | STATX_BTIME,
+              &facts) != 0) {
     return std::nullopt;
   }
   const bool born = (facts.stx_mask & STATX_BTIME) != 0;
+  const auto nanoseconds = [](const statx_timestamp& time) {
+    return time.tv_sec * std::int64_t{1'000'000'000} + time.tv_nsec;
+  };
   return Found{
       .identity = {.device = (std::uint64_t{facts.stx_dev_major} << 32U) | facts.stx_dev_minor,
                    .inode = facts.stx_ino,
-                   .born_ns = born ? facts.stx_btime.tv_sec * std::int64_t{1'000'000'000} +
-                                         facts.stx_btime.tv_nsec
-                                   : 0},
-      .size_bytes = facts.stx_size};
+                   .born_ns = born ? nanoseconds(facts.stx_btime) : 0},
+      .size_bytes = facts.stx_size,
+      .changed_ns = nanoseconds(facts.stx_mtime)};
 }
 
 LineTail::More LineTail::next(const Reader& reader) {
@@ -34,7 +37,8 @@ LineTail::More LineTail::next(const Reader& reader) {
     problem_.clear();
     return lose(reader);
   }
-  if (named->identity == file_ && named->size_bytes == offset_) {
+  if (named->identity == file_ && named->size_bytes == offset_ &&
+      named->changed_ns == changed_ns_) {
     size_ = offset_;
     return pause();
   }
@@ -44,7 +48,7 @@ LineTail::More LineTail::next(const Reader& reader) {
   if (!found) {
     return lose(reader);
   }
-  arrive(*found, reader);
+  arrive(opened->get(), *found, reader);
   return size_ <= offset_ ? pause() : read(opened->get(), reader);
 }
 
@@ -53,7 +57,8 @@ LineTail::More LineTail::lose(const Reader& reader) {
     reader.restart();
   }
   file_.reset();
-  offset_ = size_ = filled_ = 0;
+  offset_ = size_ = filled_ = skipped_ = 0;
+  mark_.clear();
   return More::no_file;
 }
 
@@ -63,19 +68,29 @@ LineTail::More LineTail::pause() {
   return More::no;
 }
 
-void LineTail::arrive(const Found& found, const Reader& reader) {
-  if (found.identity != file_ || found.size_bytes < offset_) {
+bool LineTail::has_mark(int descriptor) const {
+  std::string now(mark_.size(), '\0');
+  const ssize_t got =
+      ::pread(descriptor, now.data(), now.size(), static_cast<off_t>(offset_ - mark_.size()));
+  return got == static_cast<ssize_t>(mark_.size()) && now == mark_;
+}
+
+void LineTail::arrive(int descriptor, const Found& found, const Reader& reader) {
+  if (found.identity != file_ || found.size_bytes < offset_ || !has_mark(descriptor)) {
     if (file_) {
       reader.restart();
     }
     file_ = found.identity;
-    offset_ = filled_ = 0;
+    offset_ = filled_ = skipped_ = 0;
     skipping_ = false;
+    mark_.clear();
   }
   size_ = found.size_bytes;
+  changed_ns_ = found.changed_ns;
   if (size_ - offset_ > limits_.newest_bytes) {
     offset_ = size_ - limits_.newest_bytes;
     filled_ = 0;
+    mark_.clear();
     skipping_ = true;  // The beginning of this line is missing.
   }
 }
@@ -93,6 +108,9 @@ LineTail::More LineTail::read(int descriptor, const Reader& reader) {
   if (got <= 0) {
     return More::no;  // Truncated meanwhile, or unreadable: the next look tells.
   }
+  const std::string_view news(piece_.data() + filled_, static_cast<std::size_t>(got));
+  mark_ += news.substr(news.size() - std::min(news.size(), kMark));
+  mark_.erase(0, mark_.size() - std::min(mark_.size(), kMark));
   offset_ += static_cast<std::uint64_t>(got);
   filled_ += static_cast<std::size_t>(got);
   take_lines(reader);

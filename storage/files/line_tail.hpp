@@ -13,7 +13,8 @@
 namespace train::storage {
 
 /// Follows a file that another process appends to, and returns each line once. A replaced or
-/// truncated file is read from its start again. At most one piece is in memory, and no descriptor
+/// truncated file is read from its start again, also if it is as long by then, or longer: its bytes
+/// before the place that was read to are others. At most one piece is in memory, and no descriptor
 /// is held between calls: a folder may have thousands of runs.
 ///
 /// next() never waits for the writer, does not leave the folder through links, and takes the time
@@ -23,6 +24,7 @@ class LineTail {
   /// Readable bytes behind a line, of any content, which simdjson requires.
   static constexpr std::size_t kPadding = 64;
   static constexpr std::size_t kPiece = std::size_t{4} << 20U;
+  static constexpr std::size_t kMark = 1024;
 
   struct Limits {
     std::size_t line_bytes = std::size_t{1} << 20U;  ///< Longer lines are skipped; < kPiece.
@@ -57,11 +59,13 @@ class LineTail {
   struct Found {
     Identity identity;
     std::uint64_t size_bytes = 0;
+    std::int64_t changed_ns = 0;
   };
   [[nodiscard]] static std::optional<Found> look(int descriptor, const char* path);
   More lose(const Reader& reader);
   More pause();
-  void arrive(const Found& found, const Reader& reader);
+  void arrive(int descriptor, const Found& found, const Reader& reader);
+  [[nodiscard]] bool has_mark(int descriptor) const;
   More read(int descriptor, const Reader& reader);
   void take_lines(const Reader& reader);
 
@@ -69,6 +73,8 @@ class LineTail {
   Limits limits_;
   std::optional<Identity> file_;  ///< The file read so far; nullopt: none.
   std::uint64_t size_ = 0, offset_ = 0, skipped_ = 0;
+  std::int64_t changed_ns_ = 0;
+  std::string mark_;  ///< Bytes before offset_, kMark of them at most.
   std::string problem_;
   std::string piece_;       ///< Buffer for a piece and the padding.
   std::size_t filled_ = 0;  ///< Bytes of an unfinished line, kept for the next call.

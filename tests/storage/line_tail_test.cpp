@@ -78,6 +78,23 @@ TEST_CASE("line tail: a file that was replaced or cut is read anew", "[storage]"
   CHECK(site.restarts == 2);
 }
 
+TEST_CASE("line tail: a file that was cut and is as long again, or longer, is read anew",
+          "[storage]") {
+  Site site;
+  LineTail tail = site.tail();
+  site.append("one\ntwo\nthree\n");
+  site.read(tail);
+  fs::resize_file(site.file, 4);
+  site.append("TWO\nthree\nfour\n");
+  CHECK(site.read(tail) == Lines{"one", "TWO", "three", "four"});
+  fs::resize_file(site.file, 4);
+  site.append("two\nthree\nfour\n");
+  // Both changes could be in one tick of the file system's clock.
+  fs::last_write_time(site.file, fs::file_time_type::clock::now() + std::chrono::hours(1));
+  CHECK(site.read(tail) == Lines{"one", "two", "three", "four"});
+  CHECK(site.restarts == 2);
+}
+
 TEST_CASE("line tail: a line that is too long is skipped and counted", "[storage]") {
   Site site;
   LineTail tail = site.tail({.line_bytes = 10});

@@ -226,6 +226,7 @@ function listen() {
   });
   on("status", drawStatus);
   on("log", (event) => { state.events.push(event); scheduleEvents(); });
+  on("restart", () => { state.events = []; scheduleEvents(); });
   on("metrics", scheduleSeries);
   on("gone", () => { stream.close(); sayGone(); });
 }

@@ -112,6 +112,18 @@ TEST_CASE("board server: a file that a start has cut is sent as a whole", "[boar
   CHECK(series(known(2, after)).at("first") == 2);
 }
 
+TEST_CASE("board server: events of a run that was begun anew void those before", "[board]") {
+  const Site site;
+  const auto server = site.serve();
+  HttpClient client(server->url());
+  client.send("GET /events?run=a%20run HTTP/1.1\r\nHost: localhost\r\n\r\n");
+  client.receive("\"event\":\"started\"");
+  test::write_bytes(site.run / "new", "{\"unix_ms\":1,\"event\":\"started\",\"text\":\"anew\"}\n");
+  fs::rename(site.run / "new", site.run / "events.jsonl");
+  const std::string text = client.receive("anew");
+  CHECK(text.find("event: restart\n") < text.find("anew"));
+}
+
 TEST_CASE("board server: loads of experts, a step at a time", "[board]") {
   const Site site;
   const auto server = site.serve();

@@ -56,6 +56,22 @@ TEST_CASE("watched run: each checkpoint has the loss of its own step, and one is
   CHECK(status["best_checkpoint"] == 200);
 }
 
+TEST_CASE("watched run: numbers of steps that were taken back are not shown", "[board]") {
+  const test::TempDirectory home;
+  const fs::path file = home / "runs/a/metrics.jsonl";
+  fs::create_directories(file.parent_path());
+  test::write_bytes(file,
+                    "{\"step\":2,\"loss\":4.5}\n"
+                    "{\"event\":\"evaluation\",\"step\":2,\"val_loss\":3}\n");
+  WatchedRun run({.folder = home / "runs", .below = "a"});
+  (void)checkpoints_of(run, 0);
+  CHECK(Json::parse(run.summary_json())["val_loss"] == 3.0);
+  test::write_bytes(file, "{\"step\":1,\"loss\":5}\n");
+  (void)checkpoints_of(run, 3600);
+  CHECK(Json::parse(run.summary_json())["loss"] == 5.0);
+  CHECK(Json::parse(run.summary_json())["val_loss"].is_null());
+}
+
 TEST_CASE("watched run: no checkpoints are listed behind a link out of the folder", "[board]") {
   const test::TempDirectory home;
   fs::create_directories(home / "private/step-00000100");
