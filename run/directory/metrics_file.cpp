@@ -173,9 +173,11 @@ Result<std::vector<EvaluatedValue>> MetricsFile::evaluated(const std::string& ke
     }
     const nlohmann::json line = parse(text);
     const auto step = step_of(line);
-    if (step && *step <= last_step && line.contains(key)) {
-      const auto& value = line[key];  // JSON has no number for one that is not finite.
-      values.push_back({*step, value.is_number() ? value.get<double>() : std::nan("")});
+    const auto value = line.is_object() ? line.find(key) : line.end();
+    if (step && *step <= last_step && value != line.end() &&
+        (value->is_number() ||
+         value->is_null())) {  // JSON has no number for one that is not finite.
+      values.push_back({*step, value->is_null() ? std::nan("") : value->get<double>()});
     }
   };
   std::error_code code;
