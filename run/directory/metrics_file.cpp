@@ -174,9 +174,9 @@ Result<std::vector<EvaluatedValue>> MetricsFile::evaluated(const std::string& ke
     const nlohmann::json line = parse(text);
     const auto step = step_of(line);
     const auto value = line.is_object() ? line.find(key) : line.end();
+    // JSON has null for a number that is not finite.
     if (step && *step <= last_step && value != line.end() &&
-        (value->is_number() ||
-         value->is_null())) {  // JSON has no number for one that is not finite.
+        (value->is_number() || value->is_null())) {
       values.push_back({*step, value->is_null() ? std::nan("") : value->get<double>()});
     }
   };
