@@ -1,10 +1,7 @@
 #include "tests/cuda_emulation/block.hpp"
 
-#include <ucontext.h>
-
 #include <algorithm>
 #include <array>
-#include <csetjmp>
 #include <cstdlib>
 #include <cstring>
 #include <limits>
@@ -17,6 +14,34 @@
 #include <vector>
 
 #include "tests/cuda_emulation/emulated_thread.hpp"
+
+// Leaves in `from` where this stack goes on, and goes on with the stack `to`. What a call has to
+// keep are the registers that it pushes; the C library's jumps also look for handlers to call, and
+// swapcontext() asks the kernel for the mask of signals, which took most of the emulation's time.
+extern "C" void cuda_emulation_switch(void** from, void* to);
+asm(R"(
+  .pushsection .text
+  .p2align 4
+  .type cuda_emulation_switch, @function
+cuda_emulation_switch:
+  pushq %rbp
+  pushq %rbx
+  pushq %r12
+  pushq %r13
+  pushq %r14
+  pushq %r15
+  movq %rsp, (%rdi)
+  movq %rsi, %rsp
+  popq %r15
+  popq %r14
+  popq %r13
+  popq %r12
+  popq %rbx
+  popq %rbp
+  ret
+  .size cuda_emulation_switch, . - cuda_emulation_switch
+  .popsection
+)");
 
 namespace cuda_emulation {
 namespace {
@@ -145,36 +170,38 @@ class Block {
     warps_[i / warp]->turns.fill(0);
     warps_[i / warp]->turn_checked = 0;
     thread.begun.clear();
-    thread.committed.clear();
     thread.unpublished.clear();
     thread.products.clear();
-    thread.product_groups.clear();
     thread.products_begun = 0;
-    thread.sums_before.clear();
+    // A deque and a map take time to clear though they be empty, here for each thread of each
+    // block.
+    if (!thread.committed.empty() || !thread.product_groups.empty() ||
+        !thread.sums_before.empty()) {
+      thread.committed.clear();
+      thread.product_groups.clear();
+      thread.sums_before.clear();
+    }
   }
 
-  // Jumps, because swapcontext() asks the kernel for the mask of signals each time, which took most
-  // of the emulation's time.
-  [[gnu::noinline]] void take_turn(Thread& thread) {
-    if (_setjmp(scheduler_) != 0) {
-      return;
+  void take_turn(Thread& thread) {
+    if (!std::exchange(thread.has_begun, true)) {
+      thread.goes_on = first_turn(thread);
     }
-    if (thread.has_begun) {
-      _longjmp(thread.turn_of, 1);
-    }
-    thread.has_begun = true;
-    ucontext_t first{};
-    getcontext(&first);
-    first.uc_stack.ss_sp = thread.stack.get();
-    first.uc_stack.ss_size = Thread::stack_bytes;
-    makecontext(&first, enter, 0);
-    ucontext_t nobody_returns{};
-    swapcontext(&nobody_returns, &first);
+    cuda_emulation_switch(&scheduler_, thread.goes_on);
   }
-  [[gnu::noinline]] void give_turn_back(Thread& thread) {
-    if (_setjmp(thread.turn_of) == 0) {
-      _longjmp(scheduler_, 1);
-    }
+  void give_turn_back(Thread& thread) { cuda_emulation_switch(&thread.goes_on, scheduler_); }
+
+  /// The end of the thread's stack as cuda_emulation_switch() leaves one: registers, and where to
+  /// return to. A function begins where a call would have left the stack. The stack is a new one,
+  /// because a sanitizer remembers what lay in one that a failed grid has left.
+  static void* first_turn(Thread& thread) {
+    constexpr std::size_t kRegisters = 6;
+    thread.stack = std::make_unique_for_overwrite<std::byte[]>(Thread::stack_bytes);
+    const auto end = reinterpret_cast<std::uintptr_t>(thread.stack.get() + Thread::stack_bytes);
+    auto* const words = reinterpret_cast<void**>(end / 16 * 16) - (kRegisters + 2);
+    std::fill_n(words, kRegisters + 2, nullptr);
+    words[kRegisters] = reinterpret_cast<void*>(&enter);
+    return words;
   }
 
   void check_warpgroups() const {
@@ -192,8 +219,9 @@ class Block {
   /// Lets every thread that can go on do so. False when all have ended.
   bool step() {
     bool moved = false;
+    const bool from_last = backwards();
     for (unsigned turn = 0; turn < count_; ++turn) {
-      const unsigned i = backwards() ? count_ - 1 - turn : turn;
+      const unsigned i = from_last ? count_ - 1 - turn : turn;
       if (threads_[i]->state == Thread::State::ready) {
         current_ = i;
         place_.thread = threads_[i]->index;
@@ -257,7 +285,7 @@ class Block {
   Place place_;
   unsigned count_ = 0;
   unsigned current_ = 0;
-  std::jmp_buf scheduler_;
+  void* scheduler_ = nullptr;  // Where it goes on.
   std::vector<std::unique_ptr<Thread>> threads_;
   std::vector<std::unique_ptr<Warp>> warps_;
   alignas(1024) std::array<std::byte, most_bytes> shared_{};
@@ -265,10 +293,9 @@ class Block {
   std::map<std::uint32_t, Barrier> barriers_;
 };
 
-Block& block() {
-  static Block running;
-  return running;
-}
+Block running;
+
+Block& block() { return running; }
 
 // The same stack for the thread of this number in every block that comes: it is left only where a
 // grid has failed.

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <csetjmp>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -16,12 +15,13 @@ namespace cuda_emulation {
 /// A thread of the emulated device: its stack, where it goes on, and what it has begun and not
 /// waited for. Owned by its block.
 struct Thread {
-  static constexpr std::size_t stack_bytes = 64 << 10;
+  // No power of two: the ends of all stacks would take the same few places of the caches.
+  static constexpr std::size_t stack_bytes = (64 << 10) + 13 * 64;
 
   enum class State : std::uint8_t { ready, at_warp, at_block, at_barrier, at_threads, done };
-  std::unique_ptr<std::byte[]> stack = std::make_unique_for_overwrite<std::byte[]>(stack_bytes);
-  std::jmp_buf turn_of;    // Where it goes on.
-  bool has_begun = false;  // On its stack; turn_of is set.
+  std::unique_ptr<std::byte[]> stack;
+  void* goes_on = nullptr;  // In its stack.
+  bool has_begun = false;   // It goes on there, rather than at its beginning.
   State state = State::done;
   std::uint32_t barrier = 0;  ///< That it waits at, and for which phase to be over;
   unsigned parity = 0;
