@@ -116,12 +116,17 @@ std::string disassembler() {
   return there ? toolkit + "cuobjdump -sass " : "";
 }
 
-std::vector<Function> functions_in(const std::string& disassemble, const std::string& name) {
+/// Functions of an object of device code, which is disassembled once for all cases.
+const std::vector<Function>& functions_in(const std::string& disassemble, const std::string& name) {
+  static std::map<std::string, std::vector<Function>> known;
   const std::string object = std::string(ACTORTRAIN_DEVICE_OBJECTS "/") + name;
   INFO(object);
   REQUIRE(std::filesystem::exists(object));
+  if (const auto found = known.find(name); found != known.end()) {
+    return found->second;
+  }
   std::istringstream text(output_of(disassemble + object));
-  return functions_of(text);
+  return known[name] = functions_of(text);
 }
 
 /// Whether there is nothing to disassemble with; says so.
@@ -181,7 +186,7 @@ TEST_CASE("cuda sass: attention in bf16 multiplies with warpgroups where a devic
       {"attention/tensor_cores/attention_forward_wgmma.cu", 4},
       {"attention/tensor_cores/attention_backward_wgmma.cu", 8}};
   for (const auto& [source, kernels] : kernels_in_source) {
-    const std::vector<Function> functions = functions_in(disassemble, device_object_of(source));
+    const std::vector<Function>& functions = functions_in(disassemble, device_object_of(source));
     CHECK(functions.size() == 2 * kernels);  // For two devices.
     std::size_t multiplying = 0;
     for (const Function& function : functions) {
@@ -210,7 +215,7 @@ TEST_CASE("cuda sass: products of experts in bf16 are on tensor cores",
   if (no_disassembler(disassemble)) {
     return;
   }
-  const std::vector<Function> functions =
+  const std::vector<Function>& functions =
       functions_in(disassemble, device_object_of("experts/expert_matmul_mma.cu"));
   CHECK(!functions.empty());
   CHECK(functions.size() % 6 == 0);  // Three products, two types of C.
@@ -260,7 +265,7 @@ TEST_CASE("cuda sass: no kernel adds floats in an order of the machine's",
     objects.insert(device_object_of(source));
   }
   for (const std::string& object : objects) {
-    const std::vector<Function> functions = functions_in(disassemble, object);
+    const std::vector<Function>& functions = functions_in(disassemble, object);
     INFO(object);
     REQUIRE_FALSE(functions.empty());
     for (const Function& function : functions) {
