@@ -5,6 +5,9 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <nlohmann/json.hpp>
+
+template class nlohmann::basic_json<>;  // For all tests: parsed_once.hpp.
 
 // Prints the seed first, so that a failure can be replayed with --rng-seed. Runs started by tests
 // skip the measurement of the machine's peak, which would take most of their time, and hear SIGHUP,
