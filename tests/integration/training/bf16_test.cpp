@@ -106,8 +106,8 @@ TEST_CASE("bf16: the quickstart's losses stay within a percent of fp32's",
   for (const std::string compute : {"fp32", "bf16"}) {
     Words words = {"run", ACTORTRAIN_SOURCE_DIR "/configs/quickstart.toml"};
     for (const std::string& key :
-         {std::string("run.steps=12"), std::string("eval.interval_steps=0"),
-          std::string("schedule.warmup_steps=4"), "data.dir=" + prepared_data().string(),
+         {std::string("run.steps=6"), std::string("eval.interval_steps=0"),
+          std::string("schedule.warmup_steps=2"), "data.dir=" + prepared_data().string(),
           "run.name=" + compute, "precision.compute=" + compute,
           std::string("run.sample_tokens=0")}) {
       words.insert(words.end(), {"--set", key});
