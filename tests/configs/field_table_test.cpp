@@ -56,7 +56,7 @@ TEST_CASE("field_table: every default is valid where a key is optional", "[confi
 }
 
 TEST_CASE("field_table: a written configuration reads back bit for bit",
-          "[configs][field_table][CF-2]") {
+          "[configs][field_table][CF-2][exhaustive]") {
   std::mt19937_64 random(Catch::rngSeed());
   for (int round = 0; round < 200; ++round) {
     RunConfig config = valid_config();

@@ -78,7 +78,7 @@ RunConfig with_another_value(const Field& field, RunConfig config) {
 }  // namespace
 
 TEST_CASE("key_changes: of every key of every objective and optimizer another value is seen",
-          "[configs][key_changes][CF-4]") {
+          "[configs][key_changes][CF-4][exhaustive]") {
   std::set<std::string> seen;
   std::vector<RunConfig> configs;
   for (const std::string& name : split_choices(*find_field("objective.name"))) {

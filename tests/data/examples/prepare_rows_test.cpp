@@ -603,7 +603,8 @@ TEST_CASE("prepare rows: sources are the files, or what the lines say", "[data][
   REQUIRE((report.sources[0].lines == 2 && report.sources[1].lines == 1));
 }
 
-TEST_CASE("prepare rows: killed at any time it leaves what was there", "[data][examples]") {
+TEST_CASE("prepare rows: killed at any time it leaves what was there",
+          "[data][examples][exhaustive]") {
   const DataPlace place;
   auto request = place.request(many_chats(20));
   const RowReport first = prepared(request);

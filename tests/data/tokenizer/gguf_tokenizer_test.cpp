@@ -208,7 +208,7 @@ TEST_CASE("gguf tokenizer: how an unnamed one splits is known of GPT-2's kin alo
 }
 
 TEST_CASE("gguf tokenizer: a vocabulary keeps its order, and of a token that comes twice the first",
-          "[data][gguf_tokenizer]") {
+          "[data][gguf_tokenizer][exhaustive]") {
   constexpr std::size_t count = 60'000;  // Minutes where each is compared with all before.
   std::vector<std::string> tokens;
   for (std::size_t id = 0; id < count; ++id) {

@@ -46,7 +46,7 @@ void check_streams(const Tokenizer& tokenizer, const Ids& ids) {
 }
 
 TEST_CASE("text stream: texts are those of decoding all tokens, of every SentencePiece model",
-          "[data][tokenizer][TK-4]") {
+          "[data][tokenizer][TK-4][exhaustive]") {
   const auto& fixture = test::sentencepiece_fixture();
   for (const auto& [name, expected] : fixture.at("models").items()) {
     CAPTURE(name);
@@ -58,7 +58,7 @@ TEST_CASE("text stream: texts are those of decoding all tokens, of every Sentenc
 }
 
 TEST_CASE("text stream: texts are those of decoding all tokens, of every tokenizer.json",
-          "[data][tokenizer][TK-4]") {
+          "[data][tokenizer][TK-4][exhaustive]") {
   for (const auto& one : test::tokenizer_fixtures()) {
     CAPTURE(one.at("name").get<std::string>());
     const Tokenizer tokenizer = test::tokenizer_of(one.at("file"));

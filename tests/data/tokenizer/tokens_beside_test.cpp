@@ -38,7 +38,7 @@ void write_beside(const TempDirectory& directory, const json& beside) {
 }
 
 TEST_CASE("tokens beside: ids, texts and the end of a text are the reference's",
-          "[data][tokenizer][TK-1]") {
+          "[data][tokenizer][TK-1][exhaustive]") {
   for (const auto& [name, kind] : fixture().at("kinds").items()) {
     for (const json& one : kind.at("cases")) {
       CAPTURE(name, one.at("name").get<std::string>());
