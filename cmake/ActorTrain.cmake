@@ -229,7 +229,8 @@ function(actortrain_test_watched name cases)
   target_link_libraries(test_${name} PRIVATE "$<LINK_LIBRARY:WHOLE_ARCHIVE,${cases}>" ${ARGN} train_base Catch2::Catch2)
 endfunction()
 
-# Gives a program of tests its main() and the headers that all of them parse once. CAF: those of actors too.
+# Gives a program of tests its main(), with the code of JSON's members, and the headers that all of them parse once,
+# which only declare those. CAF: those of actors too.
 function(actortrain_test_program target)
   set(headers test_headers)
   if("CAF" IN_LIST ARGN)
@@ -263,16 +264,22 @@ endfunction()
 
 # Seconds that the longest tests take on two cores. They begin first, so that no core is idle while another ends
 # the last of them; what a fresh clone has not measured yet would begin in any order.
-set(ACTORTRAIN_COSTS integration_long=850 integration_full=480 cuda_emulation=250 cuda_emulation_backwards=95
-  engine_full=85 checkpoint_full=65 bundle_package=65 board_page=65 bundle_full=50 kernels_cuda_report=40
-  cuda_emulation_warpgroups=35 sim_full=35 actors_full=35 kernels_full=25 data_full=16 base_full=15
+set(ACTORTRAIN_COSTS integration_long=350 integration_full=250 cuda_emulation=90 cuda_emulation_backwards=35
+  engine_full=75 checkpoint_full=70 bundle_package=75 board_page=65 bundle_full=50 kernels_cuda_sass=50
+  kernels_cuda_report=30 cuda_emulation_warpgroups=20 sim_full=30 actors_full=35 kernels_full=25 data_full=16 base_full=15
   integration=250 data=80 engine=50 checkpoint=38 actors=38 kernels=37 guarded_device=35 cli=32 configs=30 storage=30
   run=20 tidy=18
-  data_sanitized=110 actors_sanitized=55 checkpoint_sanitized=40 storage_sanitized=35 configs_sanitized=30
-  run_sanitized=25)
-function(actortrain_cost name)
+  data_sanitized=70 actors_sanitized=60 checkpoint_sanitized=50 storage_sanitized=30 run_sanitized=30
+  configs_sanitized=10)
+# Tests that wait for processes, disks and clocks half of the time. A processor of ctest is half a core, `-j4` two
+# cores: beside one that computes two of these run, and neither core is idle.
+set(ACTORTRAIN_WAITING integration_long board_page board_scrape bundle_full checkpoint_full)
+function(actortrain_schedule name)
   if(";${ACTORTRAIN_COSTS};" MATCHES ";${name}=([0-9]+);")
     set_tests_properties(${name} PROPERTIES COST ${CMAKE_MATCH_1})
+  endif()
+  if(NOT name IN_LIST ACTORTRAIN_WAITING)
+    set_tests_properties(${name} PROPERTIES PROCESSORS 2)
   endif()
 endfunction()
 
@@ -283,13 +290,13 @@ add_custom_target(full_tests)
 function(actortrain_default_test name target)
   add_test(NAME ${name} COMMAND ${target} ${ARGN})
   set_tests_properties(${name} PROPERTIES LABELS default TIMEOUT 1800)
-  actortrain_cost(${name})
+  actortrain_schedule(${name})
   add_dependencies(default_tests ${target})
 endfunction()
 function(actortrain_full_test name target)
   add_test(NAME ${name} COMMAND ${target} ${ARGN})
   set_tests_properties(${name} PROPERTIES LABELS full TIMEOUT 3600)
-  actortrain_cost(${name})
+  actortrain_schedule(${name})
   add_dependencies(full_tests ${target})
 endfunction()
 
@@ -297,7 +304,7 @@ endfunction()
 # something again and again at random do it twenty times as often there.
 function(actortrain_soak_test name target)
   add_test(NAME ${name} COMMAND ${target} ${ARGN})
-  set_tests_properties(${name} PROPERTIES LABELS soak TIMEOUT 36000 PROCESSORS 2
+  set_tests_properties(${name} PROPERTIES LABELS soak TIMEOUT 36000 PROCESSORS 4
     ENVIRONMENT ACTORTRAIN_SOAK=20)
 endfunction()
 
