@@ -162,8 +162,9 @@ class Block {
 
   void start(unsigned i) {
     Thread& thread = *threads_[i];
-    thread.has_begun =
-        thread.has_begun && thread.state == Thread::State::done;  // or its grid failed
+    if (thread.state != Thread::State::done) {
+      thread.goes_on = nullptr;  // Its grid failed.
+    }
     const Extent& size = place_.threads;
     thread.index = {.x = i % size.x, .y = i / size.x % size.y, .z = i / size.x / size.y};
     thread.state = Thread::State::ready;
@@ -184,7 +185,7 @@ class Block {
   }
 
   void take_turn(Thread& thread) {
-    if (!std::exchange(thread.has_begun, true)) {
+    if (thread.goes_on == nullptr) {
       thread.goes_on = first_turn(thread);
     }
     cuda_emulation_switch(&scheduler_, thread.goes_on);

@@ -20,8 +20,7 @@ struct Thread {
 
   enum class State : std::uint8_t { ready, at_warp, at_block, at_barrier, at_threads, done };
   std::unique_ptr<std::byte[]> stack;
-  void* goes_on = nullptr;  // In its stack.
-  bool has_begun = false;   // It goes on there, rather than at its beginning.
+  void* goes_on = nullptr;  // In its stack; null: at its beginning.
   State state = State::done;
   std::uint32_t barrier = 0;  ///< That it waits at, and for which phase to be over;
   unsigned parity = 0;
