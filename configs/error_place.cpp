@@ -68,12 +68,11 @@ bool begins_with_path(std::string_view text, const std::string& path) {
 }
 
 std::vector<std::string> paths_of(const Field& field, const RunConfig& config) {
-  RunConfig copy = config;
-  const FieldPointer value = field.locate(copy);
-  if (const auto* const* text = std::get_if<std::string*>(&value)) {
+  const ConstFieldPointer value = field.value_in(config);
+  if (const auto* const* text = std::get_if<const std::string*>(&value)) {
     return {**text};
   }
-  const auto* const* texts = std::get_if<std::vector<std::string>*>(&value);
+  const auto* const* texts = std::get_if<const std::vector<std::string>*>(&value);
   return texts == nullptr ? std::vector<std::string>() : **texts;
 }
 

@@ -137,7 +137,6 @@ const std::string& KeyPositions::of(std::string_view key) const {
 }
 
 Status check_value(const Field& field, const RunConfig& config, const KeyPositions& places) {
-  RunConfig copy = config;
   return std::visit(
       [&](const auto* value) -> Status {
         using Value = std::remove_cv_t<std::remove_pointer_t<decltype(value)>>;
@@ -158,7 +157,7 @@ Status check_value(const Field& field, const RunConfig& config, const KeyPositio
         }
         return {};
       },
-      field.locate(copy));
+      field.value_in(config));
 }
 
 void Mistakes::add(const Status& status) {

@@ -598,11 +598,8 @@ std::string_view between_starts_text(BetweenStarts rule) {
 }
 
 bool is_whole(const Field& field) {
-  RunConfig config;
-  const FieldPointer pointer = field.locate(config);
-  return std::holds_alternative<std::int64_t*>(pointer) ||
-         std::holds_alternative<std::uint64_t*>(pointer) ||
-         std::holds_alternative<std::vector<std::int64_t>*>(pointer) || field.or_integer;
+  const std::string_view type = type_name(field);
+  return type == "integer" || type == "list of integers" || field.or_integer;
 }
 
 std::string list_text(const std::vector<std::string>& values) {
@@ -662,18 +659,27 @@ std::string float_text(double value) {
 
 std::string Field::key() const { return fmt::format("{}.{}", section, name); }
 
+ConstFieldPointer Field::value_in(const RunConfig& config) const {
+  // locate() changes nothing; a copy of a configuration for each of its keys took a start's time.
+  return std::visit([](const auto* value) -> ConstFieldPointer { return value; },
+                    locate(const_cast<RunConfig&>(config)));
+}
+
 const Field* find_field(std::string_view key) {
   const std::span<const Field> fields = all_fields();
-  const auto found = std::find_if(fields.begin(), fields.end(),
-                                  [&](const Field& field) { return field.key() == key; });
+  const auto found = std::find_if(fields.begin(), fields.end(), [key](const Field& field) {
+    return key.size() == field.section.size() + 1 + field.name.size() &&
+           key.starts_with(field.section) && key[field.section.size()] == '.' &&
+           key.ends_with(field.name);
+  });
   return found == fields.end() ? nullptr : &*found;
 }
 
 std::string_view type_name(const Field& field) {
-  RunConfig config;
+  static const RunConfig kDefaults;
   return std::visit(
-      [&](auto* value) -> std::string_view {
-        using Value = std::remove_pointer_t<decltype(value)>;
+      [&](const auto* value) -> std::string_view {
+        using Value = std::remove_cv_t<std::remove_pointer_t<decltype(value)>>;
         if constexpr (std::is_same_v<Value, bool>) {
           return "boolean";
         } else if constexpr (std::is_same_v<Value, double>) {
@@ -690,7 +696,7 @@ std::string_view type_name(const Field& field) {
           return "integer";
         }
       },
-      field.locate(config));
+      field.value_in(kDefaults));
 }
 
 std::vector<std::string> split_choices(std::string_view joined) {
@@ -737,10 +743,9 @@ std::optional<std::int64_t> whole_number(std::string_view text) {
 }
 
 std::string toml_value(const Field& field, const RunConfig& config) {
-  RunConfig copy = config;
   return std::visit(
-      [&](auto* value) -> std::string {
-        using Value = std::remove_pointer_t<decltype(value)>;
+      [&](const auto* value) -> std::string {
+        using Value = std::remove_cv_t<std::remove_pointer_t<decltype(value)>>;
         if constexpr (std::is_same_v<Value, double>) {
           return float_text(*value);
         } else if constexpr (std::is_same_v<Value, std::string>) {
@@ -755,7 +760,7 @@ std::string toml_value(const Field& field, const RunConfig& config) {
           return fmt::format("{}", *value);
         }
       },
-      field.locate(copy));
+      field.value_in(config));
 }
 
 std::string to_toml(const RunConfig& config, Origins origins) {

@@ -16,6 +16,10 @@ namespace train::configs {
 using FieldPointer =
     std::variant<std::int64_t*, std::uint64_t*, double*, bool*, std::string*,
                  std::vector<std::string>*, std::vector<std::int64_t>*, std::vector<DataSource>*>;
+using ConstFieldPointer =
+    std::variant<const std::int64_t*, const std::uint64_t*, const double*, const bool*,
+                 const std::string*, const std::vector<std::string>*,
+                 const std::vector<std::int64_t>*, const std::vector<DataSource>*>;
 
 /// Range of a number: low <= value <= high, without an excluded end.
 struct Limits {
@@ -57,6 +61,8 @@ struct Field {
   bool required = false;  ///< A file must set it (data.dir: or data.sources).
 
   [[nodiscard]] std::string key() const;  ///< "run.steps"
+  /// Value that `config` has for this key, which must outlive the pointer.
+  [[nodiscard]] ConstFieldPointer value_in(const RunConfig& config) const;
 };
 
 /// All keys, in file order. CF-1 (one table): a key exists exactly if it is in here.
