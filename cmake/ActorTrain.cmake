@@ -90,14 +90,19 @@ function(actortrain_library name)
   target_link_libraries(train_${name} PUBLIC ${arg_LINK} PRIVATE ${arg_PRIVATE})
 endfunction()
 
-# Sources of CUDA kernels, as they are compiled: headers and ten passes cost nvcc 20 s for each, so that the small
-# ones of a folder are one piece, which includes them. Their names stand once in the folder.
+# Sources of CUDA kernels, as they are compiled: headers and ten passes cost nvcc 5 to 20 s for each, so that the
+# small ones of a folder are one piece, which includes them; with larger pieces (ACTORTRAIN_PIECES) most large ones too.
+# Their names stand once in the folder.
 function(actortrain_cuda_sources result)
   file(GLOB_RECURSE sources RELATIVE "${PROJECT_SOURCE_DIR}" CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/kernels/*.cu")
   set(alone)
   set(pieces)
+  set(large "/tensor_cores/|/norm_(for|back)ward|/expert_matmul_mma")
+  if(ACTORTRAIN_PIECES EQUAL 1)
+    string(APPEND large "|/attention_(for|back)ward|/head_loss|/expert_matmul\\.")
+  endif()
   foreach(source IN LISTS sources)
-    if(source MATCHES "/tensor_cores/|/(norm|attention)_(for|back)ward|/head_loss|/expert_matmul")
+    if(source MATCHES "${large}")
       list(APPEND alone "${PROJECT_SOURCE_DIR}/${source}")
       continue()
     endif()
@@ -296,7 +301,7 @@ set(ACTORTRAIN_COSTS integration_long=350 integration_full=250 cuda_emulation=90
   configs_sanitized=10)
 # Tests that wait for processes, disks and clocks half of the time. A processor of ctest is half a core, `-j4` two
 # cores: beside one that computes two of these run, and neither core is idle.
-set(ACTORTRAIN_WAITING integration_long board_page board_scrape bundle_full checkpoint_full)
+set(ACTORTRAIN_WAITING integration_long integration_full board_page board_scrape bundle_full checkpoint_full)
 function(actortrain_schedule name)
   if(";${ACTORTRAIN_COSTS};" MATCHES ";${name}=([0-9]+);")
     set_tests_properties(${name} PROPERTIES COST ${CMAKE_MATCH_1})
