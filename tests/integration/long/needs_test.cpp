@@ -92,12 +92,30 @@ Mapped mapped(pid_t process) {
   return bytes;
 }
 
+/// Whether a thread of the process computes, or would on a free core, or waits for a disk.
+bool at_work(pid_t process) {
+  std::error_code gone;
+  const fs::path threads = "/proc/" + std::to_string(process) + "/task";
+  return std::ranges::any_of(fs::directory_iterator(threads, gone), [](const auto& thread) {
+    std::ifstream file(thread.path() / "stat");
+    std::string line;
+    std::getline(file, line);
+    const std::size_t name_end = line.rfind(") ");
+    return name_end != std::string::npos &&
+           (line[name_end + 2] == 'R' || line[name_end + 2] == 'D');
+  });
+}
+
+std::map<int, pid_t> processes_of(const RunSite& site, pid_t run) {
+  auto processes = workers_of(site.path());
+  processes[-1] = run;
+  return processes;
+}
+
 /// Counts the bytes of the run's processes in `figures`; returns those of all of them.
 double look(const RunSite& site, pid_t run, Figures& figures) {
   double node = 0.0;
-  auto processes = workers_of(site.path());
-  processes[-1] = run;
-  for (const auto& [rank, process] : processes) {
+  for (const auto& [rank, process] : processes_of(site, run)) {
     const Mapped bytes = mapped(process);
     figures.rank = std::max(figures.rank, bytes.own);
     node += bytes.own + bytes.shared;
@@ -123,8 +141,9 @@ std::string metrics_so_far(const RunSite& site) {
 
 /// Runs to the end and, `on_host`, looks at its processes now and then: a look keeps them from
 /// their pages. The first checkpoint is written when a second state waits and both slots of every
-/// snapshot are full, and two looks have found the same: until then the run holds what it has,
-/// however late a look comes. VmHWM counts the program, too.
+/// snapshot are full, two looks have found the same, and no thread has anything to do, which one
+/// that waits for a core has: until then the run holds what it has, however late a look comes.
+/// VmHWM counts the program, too.
 Figures measure(const RunSite& site, const std::string& path, const Words& words, bool on_host) {
   constexpr int kPausesBetweenLooks = 4;
   constexpr double kSame = 65536.0;  // Bytes.
@@ -138,7 +157,10 @@ Figures measure(const RunSite& site, const std::string& path, const Words& words
     if (pause % kPausesBetweenLooks == 0) {
       const bool full = slow >= 0 && has(metrics_so_far(site), "\"step\":5");
       const double now = on_host ? look(site, run.pid(), figures) : 0.0;
-      if (full && std::abs(now - before) < kSame) {
+      const bool same = full && std::abs(now - before) < kSame;
+      if (same && std::ranges::none_of(processes_of(site, run.pid()), [](const auto& process) {
+            return at_work(process.second);
+          })) {
         ::close(std::exchange(slow, -1));
       }
       before = full ? now : 0.0;
