@@ -299,9 +299,10 @@ set(ACTORTRAIN_COSTS integration_long=350 integration_full=250 cuda_emulation=90
   run=20 tidy=18
   data_sanitized=70 actors_sanitized=60 checkpoint_sanitized=50 storage_sanitized=30 run_sanitized=30
   configs_sanitized=10)
-# Tests that wait for processes, disks and clocks half of the time. A processor of ctest is half a core, `-j4` two
-# cores: beside one that computes two of these run, and neither core is idle.
-set(ACTORTRAIN_WAITING integration_long integration_full board_page board_scrape bundle_full checkpoint_full)
+# Tests that wait for processes, disks and clocks a fifth to half of the time. A processor of ctest is half a core,
+# `-j4` two cores: beside one that computes two of these run, and neither core is idle.
+set(ACTORTRAIN_WAITING integration_long integration_full integration checkpoint checkpoint_full board_page board_scrape
+  bundle_full)
 function(actortrain_schedule name)
   if(";${ACTORTRAIN_COSTS};" MATCHES ";${name}=([0-9]+);")
     set_tests_properties(${name} PROPERTIES COST ${CMAKE_MATCH_1})
