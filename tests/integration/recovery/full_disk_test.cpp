@@ -229,8 +229,13 @@ TEST_CASE("full disk: a state that could not be saved is no 75, and room lets th
   }
   const auto launcher = run.start();
   wait_for_saves(*launcher, 1);
-  run.fill();
-  wait_for_steps(*launcher, 60);
+  const bool refused = launcher->until([&] {
+    run.fill();  // what checkpoints that ended meanwhile leave, too
+    return count_said(*launcher, "checkpoint_failed") > 0;
+  });
+  INFO(launcher->err());
+  REQUIRE(refused);
+  wait_for_steps(*launcher, 10);
   const Ended ended = preempted(*launcher);
   CHECK(ended.exit_code == 1);
   CHECK(is_as(first_error(ended, "the last"), "the last checkpoint was not saved: *disk full*"));
