@@ -235,7 +235,7 @@ TEST_CASE("full disk: a state that could not be saved is no 75, and room lets th
   });
   INFO(launcher->err());
   REQUIRE(refused);
-  wait_for_steps(*launcher, 10);
+  wait_for_steps(*launcher, 60);
   const Ended ended = preempted(*launcher);
   CHECK(ended.exit_code == 1);
   CHECK(is_as(first_error(ended, "the last"), "the last checkpoint was not saved: *disk full*"));
