@@ -23,6 +23,10 @@ std::string failure_text(const caf::error& reason) {
   if (!context.empty() && context.match_element<std::string>(0)) {
     return context.get_as<std::string>(0);
   }
+  if (reason == caf::sec::runtime_error) {
+    // From the framework's own handler: an actor had none of its own yet, or no memory for it.
+    return lost_exception_text();
+  }
   return caf::deep_to_string(reason);
 }
 

@@ -401,14 +401,14 @@ void watch_streams(const Rank& rank) {
 RankActor::behavior_type rank_behavior(RankSelf self, const RankContext& context,
                                        RankReporting reporting, WaitTable::Line wait,
                                        WaitTable::Credits lanes) {
-  const Rank rank{self, context, reporting};
-  self->state.wait = wait;
-  self->state.lanes = lanes;
-  watch_streams(rank);
   // Not the context itself: CAF keeps this when the actor has ended, and the context knows actors.
   report_exceptions(self, "rank", [self, runtime = context.get()] {
     return self->state.current ? runtime->step_index(*self->state.current) : std::int64_t{-1};
   });
+  const Rank rank{self, context, reporting};
+  self->state.wait = wait;
+  self->state.lanes = lanes;
+  watch_streams(rank);
   self->set_down_handler([rank](caf::down_msg& down) {
     if (down.reason == caf::sec::request_receiver_down) {
       return;  // Another part was asked: that part's end has the cause.

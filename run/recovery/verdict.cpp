@@ -12,8 +12,12 @@ HeadStep Verdict::hear(HeadEvent event, HeadFacts facts, LineWords words, std::i
   const bool doubts = step.has(HeadAction::wait_for_cause);
   if (doubts) {
     doubt_lost_ = event == HeadEvent::rank_missed;
+    hearsay_ = event == HeadEvent::rank_stranded;
   }
-  if (doubts || (step.exit != Exit::none && !(doubted && event == HeadEvent::cause_time_over))) {
+  const bool found = state_ == HeadState::doubt && hearsay_ && event == HeadEvent::rank_missed;
+  hearsay_ = hearsay_ && !found;
+  const bool ends = step.exit != Exit::none && !(doubted && event == HeadEvent::cause_time_over);
+  if (doubts || found || ends) {
     words_ = std::move(words);
     told_ = told;
   }

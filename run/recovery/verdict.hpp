@@ -18,8 +18,9 @@
 // rest) say what they have heard and carry out the actions.
 namespace train::run {
 
-/// A rank that lost another one waits this long for the other's own report.
-inline constexpr std::chrono::milliseconds kCauseTime{300};
+/// A rank that lost another one waits this long for the other's own report, which a loaded node
+/// sends late.
+inline constexpr std::chrono::milliseconds kCauseTime{2000};
 
 /// State of the head, or of a generation of its ranks, in the table, with the data of the event
 /// that ended it.
@@ -59,7 +60,10 @@ class Verdict {
  private:
   HeadState state_;
   bool doubt_lost_ = false;  // HeadFact::lost.
-  // Words of the event that ended it, or of the first in doubt.
+  // The words are those of a rank that has lost another, which may have lost a third; the head's
+  // own loss of a rank says more.
+  bool hearsay_ = false;
+  // Words of the event that ended it, or of one in doubt.
   LineWords words_;
   std::int32_t told_ = kExitFailure;
   HeadStep last_{};  // Step that ended it.

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "actors/messages/cluster_messages.hpp"
+#include "actors/system/supervision.hpp"
 
 namespace train::actors {
 namespace {
@@ -47,6 +48,7 @@ struct RendezvousState {
 
 caf::behavior rendezvous_behavior(caf::stateful_actor<RendezvousState>* self,
                                   const RendezvousLimits& limits) {
+  report_exceptions(self, "rendezvous", [] { return std::int64_t{-1}; });
   RendezvousState& store = self->state;
   store.limits = limits;
   return {[&store](const RendezvousSet& message) {
@@ -92,8 +94,10 @@ Result<std::vector<char>> RemoteStore::ask(Message message, std::chrono::millise
                      ? Result(std::vector(answer.bytes.begin(), answer.bytes.end()))
                      : failure(answer.refusal);
       },
-      [&](const caf::down_msg&) {
-        result = failure(fmt::format("rendezvous: the head is gone ({})", key));
+      [&](const caf::down_msg& down) {
+        result = failure(down.reason == caf::sec::runtime_error
+                             ? failure_text(down.reason)
+                             : fmt::format("rendezvous: the head is gone ({})", key));
       },
       caf::after(timeout) >> [] {});
   return result;

@@ -11,6 +11,7 @@
 #include "actors/messages/event_messages.hpp"
 #include "base/exit_codes.hpp"
 #include "run/recovery/head_table.hpp"
+#include "run/recovery/verdict.hpp"
 #include "tests/actors/head/conductor_fixture.hpp"
 
 namespace train::actors {
@@ -314,7 +315,7 @@ struct TwoRanks {
     tell(CommandFinished{static_cast<std::uint64_t>(step - 1), number});
   }
   void wait() {
-    world.advance(std::chrono::seconds(1));
+    world.advance(run::kCauseTime);
     world.run_actors();
   }
   RunFinished end() {

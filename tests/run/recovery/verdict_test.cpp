@@ -26,7 +26,15 @@ TEST_CASE("verdict: the cause is the first failure that is no consequence", "[ru
     CHECK_FALSE(verdict.conclude().has(HeadAction::end_ranks));
     CHECK(verdict.outcome(7).text == "rank 3 failed: x");
   }
-  SECTION("or, where nobody tells it, the first consequence") {
+  SECTION("or, where nobody tells it, the first rank that cannot be reached") {
+    verdict.failed(failed(3, true, true), 2);
+    verdict.failed(failed(0, true, true), 2);
+    verdict.failed(failed(2, true), 2);
+    CHECK(verdict.conclude().has(HeadAction::end_ranks));
+    CHECK(verdict.outcome(7).text == "rank 3 failed: x");
+    CHECK(verdict.outcome(7).end == GenerationEnd::rank_lost);
+  }
+  SECTION("or the first consequence") {
     CHECK(verdict.conclude().has(HeadAction::end_ranks));
     CHECK_FALSE(verdict.failed(failed(3, false), 2).has(HeadAction::end_ranks));
     CHECK(verdict.outcome(7).text == "rank 1 failed: x");
