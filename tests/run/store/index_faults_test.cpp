@@ -17,6 +17,7 @@
 #include "tests/checkpoint/checkpoint_fixture.hpp"
 #include "tests/support/disks/failing_disk.hpp"
 #include "tests/support/harness/log_lines.hpp"
+#include "tests/support/harness/sanitized.hpp"
 
 namespace train::run::index_faults_test {
 namespace {
@@ -147,8 +148,10 @@ TEST_CASE("checkpoint_store: whichever call of RocksDB fails, no step and no che
   const int error_number = GENERATE(ENOSPC, EIO);
   const std::int64_t calls = run_with({.at = -1, .part = "/index/"});
   REQUIRE(calls > 20);
+  // RocksDB itself is not instrumented: sanitizers need not see each of its calls fail.
+  const std::int64_t stride = test::sanitized() ? 5 : 1;
   for (const std::int64_t failing : {1, 3, 0}) {
-    for (std::int64_t at = 0; at < calls; ++at) {
+    for (std::int64_t at = failing % stride; at < calls; at += stride) {
       INFO("from call " << at << " of " << calls << " on " << failing
                         << " calls fail (0: all), error " << error_number);
       run_with({.error_number = error_number,
