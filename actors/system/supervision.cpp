@@ -14,6 +14,10 @@ caf::error exception_error(const std::string& part, std::int64_t step,
   return caf::make_error(caf::sec::runtime_error, std::move(text));
 }
 
+caf::error nameless_error(std::exception_ptr& error) {
+  return exception_error("a part at its start", -1, error);
+}
+
 std::string failure_text(const caf::error& reason) {
   if (!reason || reason == caf::exit_reason::user_shutdown || reason == caf::exit_reason::normal ||
       reason == caf::exit_reason::unreachable) {
@@ -23,9 +27,8 @@ std::string failure_text(const caf::error& reason) {
   if (!context.empty() && context.match_element<std::string>(0)) {
     return context.get_as<std::string>(0);
   }
-  if (reason == caf::sec::runtime_error) {
-    // From the framework's own handler: an actor had none of its own yet, or no memory for it.
-    return lost_exception_text();
+  if (reason == caf::sec::runtime_error) {  // From the framework's own handler.
+    return "an exception whose text is lost";
   }
   return caf::deep_to_string(reason);
 }

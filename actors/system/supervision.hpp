@@ -20,16 +20,26 @@ namespace train::actors {
 [[nodiscard]] caf::error exception_error(const std::string& part, std::int64_t step,
                                          const std::exception_ptr& error);
 
+/// The same for an actor that has no name yet.
+[[nodiscard]] caf::error nameless_error(std::exception_ptr& error);
+
 /// Text of an exit reason; empty for a normal exit or an ordered shutdown.
 [[nodiscard]] std::string failure_text(const caf::error& reason);
 
-/// Makes every exception in a handler of `self` end the actor with a text that names `part` and the
-/// step that `step` (a callable) returns.
+/// Makes every exception in a handler of `self` end the actor with a text that names the part and
+/// the step that the callables return. The first statement of every behaviour.
+template <class Self, class Part, class Step>
+void report_exceptions(Self self, Part part, Step step) {
+  self->set_exception_handler(&nameless_error);  // Takes no memory, of which the next may lack.
+  self->set_exception_handler(
+      [part = std::move(part), step = std::move(step)](std::exception_ptr& error) {
+        return exception_error(part(), step(), error);
+      });
+}
 template <class Self, class Step>
-void report_exceptions(Self self, std::string part, Step step) {
-  self->set_exception_handler([part = std::move(part), step](std::exception_ptr& error) {
-    return exception_error(part, step(), error);
-  });
+void report_exceptions(Self self, const char* part, Step step) {
+  report_exceptions(
+      self, [part] { return std::string(part); }, std::move(step));
 }
 
 /// Runs `work` (which returns a Result) and turns an exception into an error, on a stream that must

@@ -217,7 +217,10 @@ void Layer::reduced(const LaneWork& work) const {
 
 LayerActor::behavior_type layer_behavior(LayerSelf self, const RankContext& context,
                                          std::size_t unit) {
-  report_exceptions(self, context->engine->unit_name(unit), [self] { return self->state.step; });
+  // Not the context itself: CAF keeps this when the actor has ended, and the context knows actors.
+  report_exceptions(
+      self, [engine = context->engine.get(), unit] { return engine->unit_name(unit); },
+      [self] { return self->state.step; });
   const engine::ShardPlan& plan = context->engine->plan();
   const std::size_t group = plan.group_of(unit);
   const Layer layer{self,

@@ -25,7 +25,8 @@ std::string name_of(engine::ParameterGroup group) {
 
 OptimizerActor::behavior_type optimizer(OptimizerSelf self, const RankContext& context,
                                         engine::ParameterGroup group) {
-  report_exceptions(self, name_of(group), [self] { return self->state.step; });
+  report_exceptions(
+      self, [group] { return name_of(group); }, [self] { return self->state.step; });
   return {
       [self](const ConnectOptimizer& peers) { self->state.rank = peers.rank; },
       [self, context, group](const UpdateParameters& message) {

@@ -101,7 +101,7 @@ std::pair<std::string, bool> cause_of_end() {
     return {fmt::format("cannot start a thread{}", thread_advice()), true};
   }
   if (memory_ran_out) {
-    return {lost_exception_text(), true};
+    return {fmt::format("out of memory{}", memory_advice()), true};
   }
   if (std::uncaught_exceptions() > 0) {  // By now there may be threads again.
     return {fmt::format("an exception that a running thread hides, as where one more cannot be "
@@ -255,11 +255,6 @@ std::string exception_text(const std::exception_ptr& error) {
   }
   std::replace(text.begin(), text.end(), '\n', ' ');
   return text;
-}
-
-std::string lost_exception_text() {
-  return memory_ran_out ? fmt::format("out of memory{}", memory_advice())
-                        : "an exception whose text is lost";
 }
 
 void report_uncaught(std::string who, UncaughtEnd end) {

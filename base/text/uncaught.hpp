@@ -10,9 +10,6 @@ namespace train {
 /// limits of this process (`ulimit -v`, `ulimit -u`) and a way out.
 [[nodiscard]] std::string exception_text(const std::exception_ptr& error);
 
-/// Text for an exception whose own a library has lost: a lack of memory, if there was one before.
-[[nodiscard]] std::string lost_exception_text();
-
 /// End of a process after a lack of memory or threads that nothing catches.
 enum class UncaughtEnd : std::uint8_t {
   exit_code,  ///< kExitFailure.

@@ -34,8 +34,8 @@ struct HeadKind {
     rank_failed,      ///< A rank failed with an error of its own.
     rank_mistaken,    ///< A rank failed with a user error.
     damage_found,     ///< A starting rank reports that its checkpoint is damaged.
-    rank_missed,      ///< A rank cannot reach another one, or is unreachable.
-    rank_stranded,    ///< A starting rank failed because another is missing.
+    rank_missed,      ///< A rank is unreachable, or a starting one cannot reach another.
+    rank_stranded,    ///< A rank failed because another is missing.
     cause_time_over,  ///< No cause was reported in time.
     launcher_lost,    ///< A node's launcher has ended or is unreachable.
     launcher_came,    ///< The launcher of a node that does not take part has come.
