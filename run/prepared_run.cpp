@@ -223,7 +223,7 @@ Status record_config(PreparedRun& run) {
 
 /// Records changes and then the configuration in the index before the file with the old values is
 /// replaced: a start killed in between detects them again. Errors: an accepted change cannot be
-/// recorded; without one that is logged.
+/// recorded, or the steps before it not taken back; without one that is logged.
 Status record_changes(PreparedRun& run) {
   Status recorded;
   bool accepted = false;
@@ -233,6 +233,7 @@ Status record_changes(PreparedRun& run) {
       recorded = std::move(status);
     }
   };
+  note(run.store->take_back(run.first_step()));
   for (const configs::KeyChange& change : run.directory.changes) {
     const std::string text = change_text(change, run.first_step());
     log_info(fmt::format("{} {}", kConfigChanged, text));
@@ -390,6 +391,9 @@ Status find_start_again(PreparedRun& run, std::int64_t reported,
       run.directory.recorded->step = run.first_step();
       log_event(run, kConfigRecorded, config_record_text(*run.directory.recorded));
     }
+  }
+  if (const Status taken = run.store->take_back(run.first_step()); !taken) {
+    log_warning(fmt::format("index_incomplete {}", taken.error().message));
   }
   log_start(run);
   return {};

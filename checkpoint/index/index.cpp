@@ -429,6 +429,34 @@ Status CheckpointIndex::log_steps(std::span<const StepRecord> records) {
   return {};
 }
 
+Status CheckpointIndex::take_back(std::int64_t step) {
+  storage::WriteBatch batch;
+  for (const std::string_view journal : {index_keys::kStep, index_keys::kDigest}) {
+    const std::string first = index_keys::of(journal, step + 1);
+    TRAIN_RETURN_IF_ERROR(store_->scan_from(first, journal, [&batch](std::string_view key, auto) {
+      batch.remove(std::string(key));
+      return true;
+    }));
+  }
+  const auto first_loss = known_.losses.upper_bound(step);
+  for (auto loss = first_loss; loss != known_.losses.end(); ++loss) {
+    batch.remove(index_keys::of(index_keys::kLoss, loss->first));
+  }
+  std::vector<IndexChange> changes;
+  for (const IndexEntry& entry : entries()) {
+    if (entry.step > step && entry.state == CheckpointState::retired && entry.validation_loss) {
+      changes.push_back({true, entry});
+      changes.back().entry.validation_loss.reset();
+    }
+  }
+  if (!batch.operations().empty() || !changes.empty()) {
+    TRAIN_RETURN_IF_ERROR(write(changes, std::move(batch)));
+  }
+  known_.losses.erase(first_loss, known_.losses.end());
+  newest_step_ = std::min(newest_step_, step);
+  return {};
+}
+
 /// Removes digests with numbers below `first_kept`, and those of earlier steps.
 Status CheckpointIndex::trim_digests(std::int64_t& oldest, std::int64_t first_kept,
                                      storage::WriteBatch& batch) {

@@ -529,6 +529,8 @@ Status CheckpointStore::journal(std::span<const checkpoint::StepRecord> steps) {
   return index_.journal(records);
 }
 
+Status CheckpointStore::take_back(std::int64_t step) { return index_.take_back(step); }
+
 Status CheckpointStore::evaluated(std::int64_t step, double validation_loss) {
   return index_.note([=](auto& index) { return index.evaluated(step, validation_loss); });
 }

@@ -33,9 +33,9 @@ namespace train::run {
 /// A checkpoint is published only after the journal of its steps is written (CK-7); old ones are
 /// also retired while the index cannot be written.
 ///
-/// Threading: open(), find_start() and, when the actors have ended, event() from the main thread;
-/// restored() there or on the disk stream before the first save; the rest on the disk stream. All
-/// calls block. REQUIRES: the run's lock is held.
+/// Threading: open(), find_start(), take_back() and, when the actors have ended, event() from the
+/// main thread; restored() there or on the disk stream before the first save; the rest on the disk
+/// stream. All calls block. REQUIRES: the run's lock is held.
 class CheckpointStore {
  public:
   /// Unique among all starts that may share a directory.
@@ -132,6 +132,9 @@ class CheckpointStore {
   std::int64_t make_room(std::int64_t step);
   /// Queues steps, and writes the whole queue, remarks included. On an error some stay queued.
   Status journal(std::span<const checkpoint::StepRecord> steps);
+  /// Removes what is known of the steps after `step`, before any of them is computed again: with
+  /// other keys or data it would be another step's.
+  Status take_back(std::int64_t step);
   /// Notes the validation loss of the weights after `step`. On an error the loss stays queued.
   /// While the index is closed the loss is queued without an error: on a full disk, opening takes
   /// as long as at a start, and only journal() tries it.

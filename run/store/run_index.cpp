@@ -75,6 +75,11 @@ Status RunIndex::journal(std::span<const checkpoint::StepRecord> steps) {
   return catch_up();
 }
 
+Status RunIndex::take_back(std::int64_t step) {
+  std::erase_if(steps_, [step](const auto& record) { return record.step > step; });
+  return change([step](auto& index) { return index.take_back(step); });
+}
+
 Status RunIndex::note(Change remark) {
   remarks_.push_back(std::move(remark));
   if (remarks_.size() > kMostRemarks) {

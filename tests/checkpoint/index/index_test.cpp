@@ -357,6 +357,43 @@ TEST_CASE("index: the loss of a retired step is that of its next commit", "[chec
   CHECK(index->committed().front().validation_loss == 2.5);
 }
 
+TEST_CASE("index: losses of steps that are taken back go, those of checkpoints in place stay",
+          "[checkpoint][index]") {
+  const TempDirectory directory;
+  MemoryStore store;
+  const auto open = [&] {
+    auto index = CheckpointIndex::open(store, directory.path());
+    REQUIRE(index);
+    return std::move(index).value();
+  };
+  {
+    CheckpointIndex index = open();
+    for (const std::int64_t step : {10, 20, 30}) {
+      save(index, directory.path(), step);
+      REQUIRE(index.evaluated(step, static_cast<double>(step)));
+    }
+    REQUIRE(index.retire(10));
+    REQUIRE(index.retire(20));
+    std::filesystem::remove_all(directory / "step-00000010");
+    std::filesystem::remove_all(directory / "step-00000020");
+    REQUIRE(index.evaluated(15, 15.0));
+    REQUIRE(index.evaluated(25, 25.0));
+    REQUIRE(index.take_back(15));
+  }
+  CheckpointIndex index = open();  // The chain has the changes.
+  CHECK_FALSE(index.report().rebuilt);
+  std::vector<std::optional<double>> losses;
+  for (const IndexEntry& entry : index.entries()) {
+    losses.push_back(entry.validation_loss);
+  }
+  CHECK(losses == std::vector<std::optional<double>>{10.0, std::nullopt, 30.0});
+  save(index, directory.path(), 25);  // Evaluated by the steps before alone.
+  CHECK_FALSE(index.committed().front().validation_loss.has_value());
+  const std::string head = index.head();
+  REQUIRE(index.take_back(15));
+  CHECK(index.head() == head);  // Nothing was left.
+}
+
 TEST_CASE("index: set aside is forgotten with a reason", "[checkpoint][index]") {
   const TempDirectory directory;
   MemoryStore store;

@@ -2,8 +2,11 @@
 
 #include <bit>
 #include <catch2/catch.hpp>
+#include <optional>
+#include <vector>
 
 #include "checkpoint/index/index.hpp"
+#include "checkpoint/index/index_content.hpp"
 #include "tests/support/disks/memory_store.hpp"
 #include "tests/support/disks/temp_directory.hpp"
 
@@ -97,6 +100,57 @@ TEST_CASE("step journal: digests of a step go with the step's next record", "[ch
   REQUIRE(journal);
   REQUIRE(journal->steps.size() == 1);
   CHECK(journal->steps.at(5).tensor_digests.empty());
+}
+
+TEST_CASE("step journal: steps that are taken back leave neither record nor digests",
+          "[checkpoint][index]") {
+  const test::TempDirectory directory;
+  test::MemoryStore store;
+  const auto records = [](std::int64_t first, std::int64_t last) {
+    std::vector<StepRecord> made;
+    for (std::int64_t step = first; step <= last; ++step) {
+      made.push_back(record_of(step));
+    }
+    return made;
+  };
+  const auto steps = [&] {
+    const auto journal = read_step_journal(store);
+    REQUIRE(journal);
+    CHECK(journal->unreadable.empty());
+    std::vector<std::int64_t> found;
+    for (const auto& [step, record] : journal->steps) {
+      CHECK_FALSE(record.tensor_digests.empty());
+      found.push_back(step);
+    }
+    return found;
+  };
+  const auto digests = [&store] {
+    std::int64_t count = 0;
+    REQUIRE(store.scan(index_keys::kDigest, [&count](auto, auto) { return ++count > 0; }));
+    return count;
+  };
+  std::optional<CheckpointIndex> index;
+  const auto open = [&] {
+    auto opened = CheckpointIndex::open(store, directory.path());
+    REQUIRE(opened);
+    index.emplace(std::move(opened).value());
+  };
+  open();
+  REQUIRE(index->log_steps(records(3, 9)));
+  REQUIRE(index->take_back(9));
+  REQUIRE(index->take_back(200));
+  CHECK(steps() == std::vector<std::int64_t>{3, 4, 5, 6, 7, 8, 9});
+  if (GENERATE(false, true)) {
+    open();
+  }
+  REQUIRE(index->take_back(5));
+  CHECK(steps() == std::vector<std::int64_t>{3, 4, 5});
+  CHECK(digests() == 3);
+  REQUIRE(index->log_steps(records(6, 7)));
+  CHECK(steps() == std::vector<std::int64_t>{3, 4, 5, 6, 7});
+  REQUIRE(index->take_back(0));
+  CHECK(steps().empty());
+  CHECK(digests() == 0);
 }
 
 TEST_CASE("step journal: the newest 10,000 digests stay", "[checkpoint][index]") {

@@ -146,6 +146,21 @@ TEST_CASE("changed keys: an accepted learning rate is that of the later steps, a
                 {"more than one configuration (" + change + ")", "give --to 5, then --from 6"});
 }
 
+TEST_CASE("changed keys: lost steps that come otherwise leave no record to compare with",
+          "[integration][resume][replay][verify][changed_keys]") {
+  const RunSite site;
+  site.train();
+  fs::remove_all(site.run() / "checkpoints/step-00000020");
+  const Ended again =
+      site.call(joined(RunSite::run_words({"run.steps_per_job=3", "optimizer.lr=0.01"}),
+                       {"--accept-config", "optimizer.lr"}));
+  INFO(again.err);
+  REQUIRE(again.exit_code == 75);
+  CHECK(journal_of(site.run()).steps.rbegin()->first == 13);
+  check_same(site, {"replay", "runs/tiny", "--from", "11"}, {"same bits: 3 steps"});
+  check_same(site, {"verify", "runs/tiny"}, {"consistent: "});
+}
+
 TEST_CASE("changed keys: what never changes within a run is refused with its reason",
           "[integration][resume][changed_keys]") {
   const RunSite site;

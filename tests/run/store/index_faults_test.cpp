@@ -77,6 +77,20 @@ class Site {
     (void)store_->evaluated(step_, 1.5);
   }
 
+  [[nodiscard]] Status take_back(std::int64_t step) { return store_->take_back(step); }
+  [[nodiscard]] Status write_queue() { return store_->journal({}); }
+  [[nodiscard]] Steps journaled() const {
+    const auto index = storage::RocksStore::open_read_only(directory_ / "index");
+    REQUIRE(index);
+    const auto journal = checkpoint::read_step_journal(**index);
+    REQUIRE(journal);
+    Steps steps;
+    for (const auto& [step, record] : journal->steps) {
+      steps.push_back(step);
+    }
+    return steps;
+  }
+
   /// CK-7: whoever sees the checkpoint sees the steps that lead to it.
   void check_journal(std::int64_t newest) const {
     const auto index = storage::RocksStore::open_read_only(directory_ / "index");
@@ -182,6 +196,24 @@ TEST_CASE("checkpoint_store: remarks to an index that was refused wait for the n
   CHECK(site.ten_steps());
   CHECK(site.ten_steps());
   site.check_settled();
+}
+
+TEST_CASE("checkpoint_store: steps that are taken back do not come out of the queue",
+          "[run][checkpoint_store]") {
+  std::optional<FailingDisk> disk;
+  const DiskFault none = {.at = -1, .part = "/index/"};
+  disk.emplace(none);
+  Site site;
+  REQUIRE(site.ten_steps());
+  disk.emplace(DiskFault{.error_number = ENOSPC, .at = 0, .persistent = true, .part = "/index/"});
+  CHECK_FALSE(site.ten_steps());
+  CHECK_FALSE(site.take_back(13));
+  disk.emplace(none);
+  REQUIRE(site.write_queue());
+  CHECK(site.journaled() == Steps{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13});
+  REQUIRE(site.take_back(8));
+  REQUIRE(site.write_queue());
+  CHECK(site.journaled() == Steps{1, 2, 3, 4, 5, 6, 7, 8});
 }
 
 TEST_CASE("checkpoint_store: an index that cannot be written is one warning, and room is one line",
