@@ -8,6 +8,7 @@
 #include "base/math/fixed_math.hpp"
 #include "base/process/stop_signals.hpp"
 #include "base/text/log.hpp"
+#include "checkpoint/format/run_identity.hpp"
 #include "cli/audit/replay_parts.hpp"
 #include "cli/checkpoints/config_warnings.hpp"
 #include "cli/checkpoints/stored_run.hpp"
@@ -167,12 +168,33 @@ Status evaluate_checkpoint(const configs::RunConfig& config, const fs::path& dir
   return {};
 }
 
-/// Evaluates committed checkpoints, oldest first, until the run's last step or a signal.
-Status follow(const configs::RunConfig& config, const fs::path& checkpoints,
+/// Id of the run that the directory holds now; empty: unknown.
+std::string id_of(const fs::path& run) {
+  const auto identity = checkpoint::read_identity(run);
+  return identity && *identity ? (*identity)->id : "";
+}
+
+/// Evaluates committed checkpoints, oldest first, until the run's last step or a signal. `id`: of
+/// the run, read before its configuration. Errors: the directory holds another run by now, with
+/// steps of the same numbers.
+Status follow(const configs::RunConfig& config, const fs::path& run, std::string id,
               const EvalOptions& options) {
   watch_signals();
+  const fs::path checkpoints = StoredRun{options.run_directory}.placed();
+  const auto check_same_run = [&]() -> Status {
+    const std::string now = id_of(run);
+    id = id.empty() ? now : id;  // A run that begins gets one a little later.
+    if (now.empty() || now == id) {
+      return {};
+    }
+    return failure(
+        fmt::format("{} was begun anew while it was followed; give the same command once more to "
+                    "follow the new run",
+                    options.run_directory));
+  };
   std::set<std::int64_t> done;
   while (stop_signal() == 0) {
+    TRAIN_RETURN_IF_ERROR(check_same_run());
     auto candidates = TRAIN_TRY(checkpoint::list_checkpoints(checkpoints));
     std::sort(candidates.begin(), candidates.end(),
               [](const auto& a, const auto& b) { return a.step < b.step; });
@@ -180,6 +202,7 @@ Status follow(const configs::RunConfig& config, const fs::path& checkpoints,
       if (stop_signal() != 0 || !done.insert(candidate.step).second) {
         continue;
       }
+      TRAIN_RETURN_IF_ERROR(check_same_run());
       const Status status = evaluate_checkpoint(config, candidate.path, candidate.step, options);
       std::error_code ignored;
       if (!status.ok() && fs::exists(candidate.path, ignored)) {
@@ -228,6 +251,7 @@ Status evaluate_run(const EvalOptions& options) {
   if (is_published_model(root)) {
     return evaluate_published(options, root);
   }
+  const std::string id = id_of(root);
   const bool answers = !options.choices.empty();
   const auto stored = TRAIN_TRY(answers ? load_run_config(options.run_directory)
                                         : load_run_with_data(options.run_directory));
@@ -240,7 +264,7 @@ Status evaluate_run(const EvalOptions& options) {
       answers ? choice_config(stored, options, root) : evaluation_config(stored, options.ranks);
   config.runtime.device = options.device.value_or(config.runtime.device);
   if (options.follow) {
-    return follow(config, StoredRun{options.run_directory}.placed(), options);
+    return follow(config, root, id, options);
   }
   const auto found = TRAIN_TRY(find_checkpoint({options.run_directory}, options.step));
   return evaluate_checkpoint(config, found.candidate.path, found.candidate.step, options);

@@ -87,6 +87,20 @@ TEST_CASE("eval: --follow ends at a signal", "[integration][.full][eval]") {
   CHECK(follower->wait().exit_code == 0);
 }
 
+TEST_CASE("eval: --follow ends where another run takes the place of the one it follows",
+          "[integration][eval]") {
+  const RunSite site;
+  REQUIRE(site.call(RunSite::run_words({"run.steps_per_job=10"})).exit_code == 75);
+  const auto follower = site.start(eval_words(site, {"--follow"}));
+  REQUIRE(follower->until([&] { return has(follower->out(), "eval step=10 "); }));
+  const Ended anew = site.call(joined(RunSite::run_words({"run.seed=77"}), {"--fresh"}));
+  INFO(anew.err);
+  REQUIRE(anew.exit_code == 0);
+  const Ended followed = follower->wait();
+  check_one_line(followed, 1, {"was begun anew", "the same command once more"});
+  CHECK(lines_of(followed.out).size() == 1);
+}
+
 TEST_CASE("eval: mistakes", "[integration][eval][mistakes]") {
   const RunSite site;
   check_mistake(site, {"eval"}, {"actortrain eval", "--help"});
