@@ -69,7 +69,9 @@ Result<std::unique_ptr<RunReport>> RunReport::open(const ReportOptions& options)
     if (!files.tensorboard) {
       files.tensorboard.emplace(options.directory / "tensorboard");
     }
-    TRAIN_RETURN_IF_ERROR(files.tensorboard->begin(options.first_step + 1));
+    // A run that is begun anew is evaluated before its first step once more.
+    const std::int64_t first = options.first_step > 0 ? options.first_step + 1 : 0;
+    TRAIN_RETURN_IF_ERROR(files.tensorboard->begin(first));
   }
   report->progress_.step = options.first_step;
   if (options.samples_interval > 0) {

@@ -7,6 +7,7 @@
 #include <catch2/catch.hpp>
 #include <cstdint>
 #include <cstdlib>
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -127,6 +128,27 @@ TEST_CASE("report: the objective's metrics come first, then those of the model's
   CHECK(evaluated["val_balance"] == 5.0);
   CHECK(evaluated.contains("val_perplexity"));
   CHECK_FALSE(evaluated.contains("val_margin"));
+}
+
+TEST_CASE("report: in TensorBoard a start takes the place of the steps that it does again",
+          "[run][run_report]") {
+  const auto [first_step, char_of_first] =
+      GENERATE(table<std::int64_t, char>({{0, '\0'}, {7, '\10'}}));
+  const test::TempDirectory directory;
+  test::write_bytes(directory / "metrics.jsonl", "{\"step\": 7}\n");
+  const auto report = RunReport::open({.directory = directory.path(),
+                                       .first_step = first_step,
+                                       .total_steps = 9,
+                                       .tokens_per_step = 100,
+                                       .tensorboard = true});
+  REQUIRE(report.ok());
+  std::string events;
+  for (const auto& entry : std::filesystem::directory_iterator(directory / "tensorboard")) {
+    events += test::read_bytes(entry.path());
+  }
+  // Of tensorboard.Event: step, and session_log with the status START.
+  const std::string wanted = {'\x10', char_of_first, '\x3a', '\2', '\x08', '\1'};
+  CHECK(events.find(wanted) != std::string::npos);
 }
 
 TEST_CASE("report: the block below a new checkpoint does not deny it", "[run][run_report]") {
