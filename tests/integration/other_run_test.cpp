@@ -8,8 +8,8 @@ using namespace train::test;
 
 namespace {
 
-const Words kShort = {"run.steps=6", "checkpoint.interval_steps=2", "checkpoint.keep_last=1",
-                      "eval.interval_steps=0", "checkpoint.local_dir=fast"};
+const Words kShortRun = {"run.steps=6", "checkpoint.interval_steps=2", "checkpoint.keep_last=1",
+                         "eval.interval_steps=0", "checkpoint.local_dir=fast"};
 
 /// All bytes below a directory, by name.
 std::map<std::string, std::string> files_below(const fs::path& directory) {
@@ -25,7 +25,7 @@ fs::path local_of(const RunSite& site, const std::string& name) {
 }
 
 Words named(const std::string& name, const Words& more = {}) {
-  return joined(joined(kShort, {"run.name=" + name}), more);
+  return joined(joined(kShortRun, {"run.name=" + name}), more);
 }
 
 /// A run on two nodes, each with a local place of its own.

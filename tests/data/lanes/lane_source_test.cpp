@@ -25,13 +25,13 @@ configs::RunConfig config_of(const std::filesystem::path& data) {
 }
 
 /// A lane's columns.
-struct Columns {
+struct LaneColumns {
   std::vector<std::int32_t> tokens = std::vector<std::int32_t>(32);
   std::vector<std::int32_t> targets = std::vector<std::int32_t>(32);
   std::vector<std::int32_t> positions = std::vector<std::int32_t>(32);
   std::vector<float> weights = std::vector<float>(32);
 
-  Columns(const LaneSource& data, const engine::LaneWork& work) {
+  LaneColumns(const LaneSource& data, const engine::LaneWork& work) {
     REQUIRE(data.read(work, {tokens, targets, positions, weights}).ok());
   }
 };
@@ -57,7 +57,7 @@ TEST_CASE("lane source: what a step counts is what its lanes hold", "[actors][la
     for (std::int64_t step = 0; step < 12; ++step) {
       engine::RowCount found;
       for (std::int64_t lane = 0; lane < 3; ++lane) {
-        const Columns columns(**data, {.step = step, .lane = lane});
+        const LaneColumns columns(**data, {.step = step, .lane = lane});
         for (std::size_t i = 0; i < columns.targets.size(); ++i) {
           const bool trained = columns.targets[i] >= 0;
           CHECK((columns.weights[i] > 0.0F) == trained);
@@ -105,10 +105,10 @@ TEST_CASE("lane source: of two streams each pass has its own rows, weights and d
     engine::LaneWork work{.step = step, .lane = 1};
     const engine::LaneWork gradient = work;
     work.pass.number = 1;
-    const Columns retain(**first, work);
-    const Columns forget(**second, work);
-    const Columns kept(*data, gradient);
-    const Columns drawn(*data, work);
+    const LaneColumns retain(**first, work);
+    const LaneColumns forget(**second, work);
+    const LaneColumns kept(*data, gradient);
+    const LaneColumns drawn(*data, work);
     CHECK((kept.tokens == retain.tokens && kept.targets == retain.targets));
     CHECK((drawn.tokens == forget.tokens && drawn.weights == forget.weights));
     CHECK(drawn.targets != forget.targets);
@@ -140,8 +140,9 @@ TEST_CASE("lane source: a second pass without rows reads none, and counts none",
     const engine::LaneWork gradient{.step = step, .lane = 1};
     engine::LaneWork second = gradient;
     second.pass.number = 1;
-    CHECK(Columns(**passes, gradient).tokens == Columns(**first, {.step = step, .lane = 1}).tokens);
-    const std::vector<std::int32_t> tokens = Columns(**passes, second).tokens;
+    CHECK(LaneColumns(**passes, gradient).tokens ==
+          LaneColumns(**first, {.step = step, .lane = 1}).tokens);
+    const std::vector<std::int32_t> tokens = LaneColumns(**passes, second).tokens;
     CHECK(std::count(tokens.begin(), tokens.end(), tokens.front()) ==
           static_cast<std::ptrdiff_t>(tokens.size()));
   }
@@ -159,14 +160,14 @@ TEST_CASE("lane source: an epoch reads every row once, and validation in order",
   const std::uint64_t rows = (*data)->facts().training_rows;
   for (std::uint64_t row = 0; row < rows; row += 2) {
     const auto lane = static_cast<std::int64_t>(row / 2);
-    const Columns columns(**data, {.step = lane / 3, .lane = lane % 3});
+    const LaneColumns columns(**data, {.step = lane / 3, .lane = lane % 3});
     seen.insert({columns.tokens.begin(), columns.tokens.begin() + 16});
     if (row + 1 < rows) {
       seen.insert({columns.tokens.begin() + 16, columns.tokens.end()});
     }
   }
   CHECK(seen.size() == rows);
-  const Columns columns(**data, {.pass = engine::kEvaluation, .lane = 1});
+  const LaneColumns columns(**data, {.pass = engine::kEvaluation, .lane = 1});
   std::vector<std::int32_t> tokens(16), targets(16), positions(16);
   REQUIRE(split->read(2, {tokens, targets, positions}).ok());
   CHECK(std::equal(tokens.begin(), tokens.end(), columns.tokens.begin()));
@@ -202,7 +203,7 @@ TEST_CASE("lane source: an evaluation counts every validation row once, however 
       REQUIRE(data.ok());
       std::int64_t found = 0;
       for (std::int64_t lane = 0; lane < lanes; ++lane) {
-        const Columns columns(**data, {.pass = engine::kEvaluation, .lane = lane});
+        const LaneColumns columns(**data, {.pass = engine::kEvaluation, .lane = lane});
         found += std::count_if(columns.targets.begin(), columns.targets.end(),
                                [](std::int32_t target) { return target >= 0; });
       }

@@ -8,10 +8,10 @@ using namespace train::test;
 namespace {
 
 // A step has 3 lanes of 2 sequences of 32 tokens; 15 steps are several epochs of these files.
-const Words kShort = {"data.order=dstar",      "data.seed=7",
-                      "run.steps=15",          "run.digest_interval_steps=1",
-                      "eval.interval_steps=5", "checkpoint.interval_steps=5",
-                      "checkpoint.keep_last=0"};
+const Words kOrderedRun = {"data.order=dstar",      "data.seed=7",
+                           "run.steps=15",          "run.digest_interval_steps=1",
+                           "eval.interval_steps=5", "checkpoint.interval_steps=5",
+                           "checkpoint.keep_last=0"};
 
 /// train.bin of `tokens`, or several files of so many each.
 void write_files(const fs::path& directory, const std::vector<std::size_t>& tokens) {
@@ -43,18 +43,18 @@ TEST_CASE("dstar order: any ranks and any stop give the bits of one rank",
   const RunSite site;
   write_files(site / "tokens", files);
   site.write_config((site / "tokens").string());
-  site.train(joined(kShort, {"run.name=one"}));
+  site.train(joined(kOrderedRun, {"run.name=one"}));
   const Words one = results_of(site.run("one"));
   REQUIRE(one.size() == 15 + 4);
 
-  site.train(rank_keys(2, "full", joined(kShort, {"run.name=two"})));
+  site.train(rank_keys(2, "full", joined(kOrderedRun, {"run.name=two"})));
   CHECK(results_of(site.run("two")) == one);
 
   forget_after(site.run("one"), 5);
-  site.train(rank_keys(3, "none", joined(kShort, {"run.name=one"})));
+  site.train(rank_keys(3, "none", joined(kOrderedRun, {"run.name=one"})));
   CHECK(results_of(site.run("one")) == one);
 
-  Words other = joined(kShort, {"run.name=other"});
+  Words other = joined(kOrderedRun, {"run.name=other"});
   other[1] = "data.seed=8";
   site.train(other);
   CHECK(results_of(site.run("other")) != one);
@@ -68,7 +68,7 @@ TEST_CASE("dstar order: files without a batch and settings of the other order ar
   const RunSite site;
   write_files(site / "tokens", {400, 97});
   site.write_config((site / "tokens").string());
-  check_mistake(site, RunSite::run_words(kShort),
+  check_mistake(site, RunSite::run_words(kOrderedRun),
                 {"train_0001.bin: 97 tokens", "batch.micro_batch"});
   check_mistake(site, RunSite::run_words({"data.seed=7"}), {"data.seed belongs to data.order"});
 }
