@@ -133,7 +133,7 @@ struct ClusterState {
 
   void carry_out(const run::HeadStep& step) {
     if (step.has(run::HeadAction::wait_for_cause)) {
-      self->delayed_send(caf::actor_cast<caf::actor>(self), run::kCauseTime, CauseTimeout{});
+      self->delayed_send(caf::actor_cast<caf::actor>(self), verdict_.cause_time(), CauseTimeout{});
     }
     if (step.has(run::HeadAction::connect)) {
       self->send(options.waiter, ready_);

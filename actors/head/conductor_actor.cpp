@@ -251,7 +251,8 @@ struct ConductorState {
 
   void carry_out(const run::HeadStep& step) {
     if (step.has(run::HeadAction::wait_for_cause)) {
-      self->delayed_send(caf::actor_cast<ConductorActor>(self), run::kCauseTime, CauseTimeout{});
+      self->delayed_send(caf::actor_cast<ConductorActor>(self), verdict_.cause_time(),
+                         CauseTimeout{});
     }
     if (step.has(run::HeadAction::end_ranks) && !outcome_) {
       outcome_ = verdict_.outcome(reports_.step);

@@ -74,7 +74,7 @@ struct RankStopped {
 /// or it has lost another rank. The generation is over.
 using run::RankFailed;
 
-/// Conductor or cluster -> itself: Sent 2 s after a failure that is only the consequence of
+/// Conductor or cluster -> itself: Sent 0.3 or 1 s after a failure that is only the consequence of
 /// another, of whose cause no report has come in that time.
 struct CauseTimeout {};
 

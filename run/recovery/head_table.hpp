@@ -75,7 +75,7 @@ struct HeadKind {
     take_fewer,       ///< Set the run up for fewer ranks.
     start_ranks,      ///< On all nodes.
     connect,          ///< Connect head and ranks; the first commands follow.
-    wait_for_cause,   ///< For kCauseTime.
+    wait_for_cause,   ///< For Verdict::cause_time().
     keep_launcher,    ///< Let it wait for a place.
     refuse_launcher,  ///< Tell returned nodes to end, with exit code 0.
     ask_for_place,    ///< Tell the conductor that nodes wait.

@@ -14,7 +14,7 @@ HeadStep Verdict::hear(HeadEvent event, HeadFacts facts, LineWords words, std::i
     doubt_lost_ = event == HeadEvent::rank_missed;
     hearsay_ = event == HeadEvent::rank_stranded;
   }
-  const bool found = doubted && hearsay_ && event == HeadEvent::rank_missed;
+  const bool found = state_ == HeadState::doubt && hearsay_ && event == HeadEvent::rank_missed;
   hearsay_ = hearsay_ && !found;
   const bool ends = step.exit != Exit::none && !(doubted && event == HeadEvent::cause_time_over);
   if (doubts || found || ends) {

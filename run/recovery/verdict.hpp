@@ -18,9 +18,10 @@
 // rest) say what they have heard and carry out the actions.
 namespace train::run {
 
-/// A rank that lost another one waits this long for the other's own report, which a loaded node
-/// sends late.
-inline constexpr std::chrono::milliseconds kCauseTime{2000};
+/// After a rank's loss its own report, or its node's, is waited for so long; longer if only another
+/// rank has said so, which may be lost for the same reason: a loaded node's report comes late.
+inline constexpr std::chrono::milliseconds kCauseTime{300};
+inline constexpr std::chrono::milliseconds kHearsayTime{1000};
 
 /// State of the head, or of a generation of its ranks, in the table, with the data of the event
 /// that ended it.
@@ -40,7 +41,11 @@ class Verdict {
   HeadStep program_over(const ProgramEnd& end);
   /// A part of the head itself has failed.
   HeadStep head_failed(std::string text);
-  /// No cause was reported within kCauseTime of a step that requests it.
+  /// Time to wait after a step that requests it.
+  [[nodiscard]] std::chrono::milliseconds cause_time() const {
+    return hearsay_ ? kHearsayTime : kCauseTime;
+  }
+  /// No cause was reported in that time.
   HeadStep conclude();
   /// Any event, for the head between generations. `facts`: facts known to the caller. `words`,
   /// `told`: data for the event's line and exit code.

@@ -48,7 +48,7 @@ void run_events(TrainingRun& run, Random& random, int events) {
 /// To the end, and long past it.
 actors::RunFinished end_of(TrainingRun& run, Random& random) {
   run.run(random);
-  run.world().advance(run::kCauseTime + std::chrono::seconds(2));
+  run.world().advance(run::kHearsayTime + std::chrono::seconds(2));
   run.run(random);
   return run.finished();
 }
@@ -169,7 +169,7 @@ TEST_CASE("many ranks: a transport that fails ends the run, and somebody is name
     // Everybody has only lost somebody: the first to say so is named, when no cause has come.
     INFO((run.over() ? run.finished().text : ""));
     REQUIRE_FALSE(run.over());
-    run.world().advance(run::kCauseTime);
+    run.world().advance(run::kHearsayTime);
     run.run(random);
     REQUIRE(run.finished().exit_code == kExitFailure);
     REQUIRE_THAT(run.finished().text, Catch::Contains("the cable is cut"));

@@ -315,7 +315,7 @@ struct TwoRanks {
     tell(CommandFinished{static_cast<std::uint64_t>(step - 1), number});
   }
   void wait() {
-    world.advance(run::kCauseTime);
+    world.advance(run::kHearsayTime);
     world.run_actors();
   }
   RunFinished end() {
