@@ -233,7 +233,7 @@ Status record_changes(PreparedRun& run) {
       recorded = std::move(status);
     }
   };
-  note(run.store->take_back(run.first_step()));
+  bool other_steps = !run.data.accepted.empty();
   for (const configs::KeyChange& change : run.directory.changes) {
     const std::string text = change_text(change, run.first_step());
     log_info(fmt::format("{} {}", kConfigChanged, text));
@@ -242,7 +242,13 @@ Status record_changes(PreparedRun& run) {
     const std::string warning = change_warning(change, run.config(), run.first_step());
     if (!warning.empty()) {
       log_warning(warning);
+      other_steps = true;
     }
+  }
+  // Steps that were lost come otherwise. Without a checkpoint they alone say that the run has
+  // begun.
+  if (other_steps && run.first_step() > 0) {
+    note(run.store->take_back(run.first_step()));
   }
   note(record_config(run));
   return accepted ? recorded : Status();
@@ -388,12 +394,12 @@ Status find_start_again(PreparedRun& run, std::int64_t reported,
     }
     run.job_first_step = run.first_step();
     if (run.directory.recorded) {  // Its steps from here on are computed again, by this one.
+      if (const Status taken = run.store->take_back(run.first_step()); !taken) {
+        log_warning(fmt::format("index_incomplete {}", taken.error().message));
+      }
       run.directory.recorded->step = run.first_step();
       log_event(run, kConfigRecorded, config_record_text(*run.directory.recorded));
     }
-  }
-  if (const Status taken = run.store->take_back(run.first_step()); !taken) {
-    log_warning(fmt::format("index_incomplete {}", taken.error().message));
   }
   log_start(run);
   return {};

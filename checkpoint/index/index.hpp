@@ -71,7 +71,7 @@ class CheckpointIndex {
   /// Appends to the step journal; a repeated step replaces the old record. Keeps the newest 100,000
   /// steps and the newest 10,000 digests, dropping some hundreds at a time. Buffered.
   Status log_steps(std::span<const StepRecord> records);
-  /// Removes what is known of steps after `step`, which are computed again: records, digests, and
+  /// Removes what is known of steps after `step`, which come otherwise: records, digests, and
   /// validation losses, except those of checkpoints in place. Synced.
   Status take_back(std::int64_t step);
   /// Appends to the journal of events: started, resumed, saved, failed …. `kind` has no blanks.

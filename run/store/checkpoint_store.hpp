@@ -132,8 +132,8 @@ class CheckpointStore {
   std::int64_t make_room(std::int64_t step);
   /// Queues steps, and writes the whole queue, remarks included. On an error some stay queued.
   Status journal(std::span<const checkpoint::StepRecord> steps);
-  /// Removes what is known of the steps after `step`, before any of them is computed again: with
-  /// other keys or data it would be another step's.
+  /// Removes what is known of the steps after `step`, before they are computed again with other
+  /// keys or data.
   Status take_back(std::int64_t step);
   /// Notes the validation loss of the weights after `step`. On an error the loss stays queued.
   /// While the index is closed the loss is queued without an error: on a full disk, opening takes

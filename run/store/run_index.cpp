@@ -77,7 +77,9 @@ Status RunIndex::journal(std::span<const checkpoint::StepRecord> steps) {
 
 Status RunIndex::take_back(std::int64_t step) {
   std::erase_if(steps_, [step](const auto& record) { return record.step > step; });
-  return change([step](auto& index) { return index.take_back(step); });
+  const auto work = [step](auto& index) { return index.take_back(step); };
+  const Status done = change(work);
+  return done ? done : change(work);  // Reads steps, which may be damaged: opening repairs them.
 }
 
 Status RunIndex::note(Change remark) {

@@ -39,7 +39,7 @@ class RunIndex {
   /// Queues steps (at most 100,000, the oldest are dropped), and writes the whole queue, remarks
   /// included. On an error some stay queued.
   Status journal(std::span<const checkpoint::StepRecord> steps);
-  /// Takes back the steps after `step`, queued ones included. After an error the store is closed.
+  /// Takes back the steps after `step`, and drops queued ones. After an error the store is closed.
   Status take_back(std::int64_t step);
   /// Runs `remark` after the queued ones (at most 10,000, the oldest are dropped). On an error it
   /// stays queued. While the store is closed it is queued without an error: on a full disk, opening
