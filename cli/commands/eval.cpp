@@ -3,6 +3,7 @@
 #include <set>
 #include <span>
 #include <thread>
+#include <utility>
 
 #include "actors/train/runtime/rank_setup.hpp"
 #include "base/math/fixed_math.hpp"
@@ -137,11 +138,13 @@ Status answer_choices(const configs::RunConfig& config, const StartState& start,
   return options.details.empty() ? Status() : write_details(options.details, choices, report);
 }
 
-Status evaluate_checkpoint(const configs::RunConfig& config, const fs::path& directory,
+/// `identity`: of the run that the checkpoint must belong to; empty: any.
+Status evaluate_checkpoint(const configs::RunConfig& config,
+                           const checkpoint::RunIdentity& identity, const fs::path& directory,
                            std::int64_t step, const EvalOptions& options) {
+  const StartState start = {.checkpoint = directory, .identity = identity};
   if (!options.choices.empty()) {
-    return answer_choices(config, {.checkpoint = directory}, step, fmt::format("step={}", step),
-                          options);
+    return answer_choices(config, start, step, fmt::format("step={}", step), options);
   }
   auto plan = TRAIN_TRY(plan_run(config));
   TRAIN_RETURN_IF_ERROR(check_plan(plan));
@@ -149,7 +152,7 @@ Status evaluate_checkpoint(const configs::RunConfig& config, const fs::path& dir
   if (!difference.empty()) {
     log_warning(fmt::format("other_data {}", difference));
   }
-  const auto contexts = TRAIN_TRY(start_ranks(plan, {.checkpoint = directory}, options.ema));
+  const auto contexts = TRAIN_TRY(start_ranks(plan, start, options.ema));
   const auto result = TRAIN_TRY(evaluate(contexts, step));
   const double loss = result.losses.cross_entropy.value();
   std::string line = fmt::format("eval step={} loss={:.6f}", step, loss);
@@ -168,23 +171,26 @@ Status evaluate_checkpoint(const configs::RunConfig& config, const fs::path& dir
   return {};
 }
 
-/// Id of the run that the directory holds now; empty: unknown.
-std::string id_of(const fs::path& run) {
-  const auto identity = checkpoint::read_identity(run);
-  return identity && *identity ? (*identity)->id : "";
+/// Identity of the run that the directory holds now; empty: it has none yet.
+checkpoint::RunIdentity identity_in(const fs::path& run) {
+  auto identity = checkpoint::read_identity(run);
+  return identity && *identity ? std::move(**identity) : checkpoint::RunIdentity();
 }
 
-/// Evaluates committed checkpoints, oldest first, until the run's last step or a signal. `id`: of
-/// the run, read before its configuration. Errors: the directory holds another run by now, with
-/// steps of the same numbers.
-Status follow(const configs::RunConfig& config, const fs::path& run, std::string id,
-              const EvalOptions& options) {
+/// Evaluates committed checkpoints, oldest first, until the run's last step or a signal.
+/// `identity`: of the run, read before its configuration. Errors: the directory holds another run
+/// by now, with steps of the same numbers.
+Status follow(const configs::RunConfig& config, const fs::path& run,
+              checkpoint::RunIdentity identity, const EvalOptions& options) {
   watch_signals();
   const fs::path checkpoints = StoredRun{options.run_directory}.placed();
   const auto check_same_run = [&]() -> Status {
-    const std::string now = id_of(run);
-    id = id.empty() ? now : id;  // A run that begins gets one a little later.
-    if (now.empty() || now == id) {
+    checkpoint::RunIdentity now = identity_in(run);
+    if (identity.id.empty()) {  // A run that begins gets one a little later.
+      identity = std::move(now);
+      return {};
+    }
+    if (now.id.empty() || now.id == identity.id) {
       return {};
     }
     return failure(
@@ -202,10 +208,11 @@ Status follow(const configs::RunConfig& config, const fs::path& run, std::string
       if (stop_signal() != 0 || !done.insert(candidate.step).second) {
         continue;
       }
-      TRAIN_RETURN_IF_ERROR(check_same_run());
-      const Status status = evaluate_checkpoint(config, candidate.path, candidate.step, options);
+      const Status status =
+          evaluate_checkpoint(config, identity, candidate.path, candidate.step, options);
       std::error_code ignored;
       if (!status.ok() && fs::exists(candidate.path, ignored)) {
+        TRAIN_RETURN_IF_ERROR(check_same_run());
         return status.error();
       }
       if (!status.ok()) {
@@ -251,7 +258,7 @@ Status evaluate_run(const EvalOptions& options) {
   if (is_published_model(root)) {
     return evaluate_published(options, root);
   }
-  const std::string id = id_of(root);
+  checkpoint::RunIdentity identity = identity_in(root);
   const bool answers = !options.choices.empty();
   const auto stored = TRAIN_TRY(answers ? load_run_config(options.run_directory)
                                         : load_run_with_data(options.run_directory));
@@ -264,10 +271,10 @@ Status evaluate_run(const EvalOptions& options) {
       answers ? choice_config(stored, options, root) : evaluation_config(stored, options.ranks);
   config.runtime.device = options.device.value_or(config.runtime.device);
   if (options.follow) {
-    return follow(config, root, id, options);
+    return follow(config, root, std::move(identity), options);
   }
   const auto found = TRAIN_TRY(find_checkpoint({options.run_directory}, options.step));
-  return evaluate_checkpoint(config, found.candidate.path, found.candidate.step, options);
+  return evaluate_checkpoint(config, {}, found.candidate.path, found.candidate.step, options);
 }
 
 std::string mistake_in(const EvalOptions& options) {
