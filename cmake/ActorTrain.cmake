@@ -36,7 +36,7 @@ function(actortrain_options target)
   endif()
 endfunction()
 
-# UNITY of a library, times this: of a build that happens once, where large pieces are faster and nothing is
+# UNITY of a library or a test program, times this: of a build that happens once, where large pieces are faster and nothing is
 # compiled a second time.
 set(ACTORTRAIN_PIECES 1 CACHE STRING "How many times larger the pieces are that libraries and tests are compiled in")
 function(actortrain_unity target sources)

@@ -208,6 +208,13 @@ Status compare_data(PreparedRun& run) {
   return {};
 }
 
+/// Logs what could not be written to the index, or waits to be.
+void log_if_incomplete(const Status& written) {
+  if (!written) {
+    log_warning(fmt::format("index_incomplete {}", written.error().message));
+  }
+}
+
 /// Records in the index which configuration the next steps are computed with, unless it says so
 /// already. A failure is returned, and what could not be written is queued.
 Status record_config(PreparedRun& run) {
@@ -228,8 +235,8 @@ Status record_changes(PreparedRun& run) {
   Status recorded;
   bool accepted = false;
   const auto note = [&recorded](Status status) {
+    log_if_incomplete(status);
     if (!status) {
-      log_warning(fmt::format("index_incomplete {}", status.error().message));
       recorded = std::move(status);
     }
   };
@@ -394,9 +401,7 @@ Status find_start_again(PreparedRun& run, std::int64_t reported,
     }
     run.job_first_step = run.first_step();
     if (run.directory.recorded) {  // Its steps from here on are computed again, by this one.
-      if (const Status taken = run.store->take_back(run.first_step()); !taken) {
-        log_warning(fmt::format("index_incomplete {}", taken.error().message));
-      }
+      log_if_incomplete(run.store->take_back(run.first_step()));
       run.directory.recorded->step = run.first_step();
       log_event(run, kConfigRecorded, config_record_text(*run.directory.recorded));
     }
@@ -532,9 +537,7 @@ void log_event(const PreparedRun& run, const char* kind, const std::string& text
   if (logged) {
     logged = run.store->journal({});  // Retries the queue once.
   }
-  if (!logged) {
-    log_warning(fmt::format("index_incomplete {}", logged.error().message));
-  }
+  log_if_incomplete(logged);
   note_event(run, {.kind = kind, .text = text});
 }
 

@@ -146,7 +146,7 @@ TEST_CASE("report: in TensorBoard a start takes the place of the steps that it d
   for (const auto& entry : std::filesystem::directory_iterator(directory / "tensorboard")) {
     events += test::read_bytes(entry.path());
   }
-  // Of tensorboard.Event: step, and session_log with the status START.
+  // Fields of tensorboard.Event, in bytes: `step`, then `session_log` with the status START.
   const std::string wanted = {'\x10', char_of_first, '\x3a', '\2', '\x08', '\1'};
   CHECK(events.find(wanted) != std::string::npos);
 }
