@@ -7,7 +7,7 @@ import json
 import os
 import tempfile
 import threading
-from typing import IO, Any, Iterator, Optional, Union
+from typing import IO, Any, Callable, Iterator, Optional, Union
 
 
 def object_of(line: Union[str, bytes]) -> Optional[dict[str, Any]]:
@@ -20,11 +20,28 @@ def object_of(line: Union[str, bytes]) -> Optional[dict[str, Any]]:
     return read if isinstance(read, dict) else None
 
 
+class NewestSteps:
+    """The newest step of the lines of metrics that were taken, and that of each kind of evaluation. A resumed run,
+    and one that has lost ranks, writes lines of steps before it again."""
+
+    def __init__(self, by_kind: Optional[dict[str, int]] = None) -> None:
+        self.by_kind: dict[str, int] = {} if by_kind is None else by_kind
+
+    def has(self, line: dict[str, Any]) -> bool:
+        return bool(line["step"] <= self.by_kind.get(line.get("event", "step"), -1))
+
+    def note(self, line: dict[str, Any]) -> None:
+        self.by_kind[line.get("event", "step")] = line["step"]
+
+
 class Lines:
     """What a process writes, copied by a thread to a file without a name: nobody need read it in
-    time, and it takes no memory. Only what the file cannot take, on a full disk, is kept in memory."""
+    time, and it takes no memory. Only what the file cannot take, on a full disk, is kept in memory.
 
-    def __init__(self, pipe: IO[bytes]) -> None:
+    hear: what the thread calls with each line before others have it; it may not raise."""
+
+    def __init__(self, pipe: IO[bytes], hear: Optional[Callable[[str], None]] = None) -> None:
+        self._hear = hear
         self._file: Optional[IO[bytes]] = None
         with contextlib.suppress(OSError):
             self._file = tempfile.TemporaryFile()
@@ -43,6 +60,8 @@ class Lines:
     def _copy(self, pipe: IO[bytes]) -> None:
         try:
             for line in pipe:
+                if self._hear is not None:
+                    self._hear(line.decode("utf-8", "replace"))
                 with self._changed:
                     self._keep(line)
                     self._changed.notify_all()

@@ -21,7 +21,7 @@ from typing import Any, Callable, Iterable, Iterator, NoReturn, Optional, Protoc
 
 from ._commands import Target, _path, call
 from ._errors import ActorTrainError, Failure, Mistake
-from ._lines import object_of
+from ._lines import NewestSteps, object_of
 
 _LOOK_S = 0.5  # Between two looks at the files of a run that trains.
 _QUIET_LOOKS = 6  # So many without a new line, and the run's status is asked whether it is over.
@@ -131,18 +131,12 @@ class _Sent:
             os.close(self._held)
             raise
         self.id: Optional[str] = read.get("id")
-        self._steps: dict[str, int] = read.get("steps", {})
+        self.steps = NewestSteps(read.get("steps"))
         self.events: dict[str, float] = read.get("events", {})
 
     @property
     def newest(self) -> int:
-        return max(self._steps.values(), default=0)
-
-    def has(self, line: dict[str, Any]) -> bool:
-        return bool(line["step"] <= self._steps.get(line.get("event", "step"), -1))
-
-    def note(self, line: dict[str, Any]) -> None:
-        self._steps[line.get("event", "step")] = line["step"]
+        return max(self.steps.by_kind.values(), default=0)
 
     @property
     def replaced(self) -> bool:
@@ -156,7 +150,7 @@ class _Sent:
         if self.id is None or self.replaced:
             return
         partial = self._file.with_suffix(".partial")
-        partial.write_text(json.dumps({"id": self.id, "steps": self._steps, "events": self.events}) + "\n")
+        partial.write_text(json.dumps({"id": self.id, "steps": self.steps.by_kind, "events": self.events}) + "\n")
         held = os.open(partial, os.O_RDWR)
         _lock(held)  # Nobody else has this file yet.
         try:
@@ -359,11 +353,11 @@ def _send_all(directory: Path, tracker: Tracker, sent: _Sent, signals: _Signals,
         for event in events.lines():
             name = "events/" + str(event["event"])
             counts[name] = counts.get(name, 0) + 1
-        new = [line for line in metrics.lines() if not sent.has(line)]
+        new = [line for line in metrics.lines() if not sent.steps.has(line)]
         for number, line in enumerate(new):
-            if not sent.has(line):  # A resumed run's file has the same again.
+            if not sent.steps.has(line):  # A resumed run's file has the same again.
                 send(line["step"], numbers_of(line), number == len(new) - 1)
-                sent.note(line)
+                sent.steps.note(line)
                 lines += 1
                 if lines % _KEEP_LINES == 0:
                     sent.keep()
