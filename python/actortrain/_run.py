@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import glob
 import importlib
+import itertools
 import os
 import re
 import signal
@@ -16,12 +18,47 @@ from ._board import Board
 from ._commands import Settings, option_words, set_words, several
 from ._errors import ActorTrainError, Mistake, error_of
 from ._interrupts import interrupts
-from ._lines import Lines, object_of
+from ._lines import Lines, NewestSteps, object_of
 from ._program import PathLike, end, start
 
 _FINISHED = (0, 75)
 _RESUMED = re.compile(r"info resumed step=\d+ from (.*)/checkpoints/step-\d+$")
 _STARTED = re.compile(r"info run_started directory=(.*) step=\d+ steps=\d+ ")
+
+
+class _Homes:
+    """The directories that the program has named, one for each name: held open since, as a directory that is removed
+    leaves its number to the next one that is made. The program names the run's when it has begun it, while no other
+    start can set it aside."""
+
+    def __init__(self, working_directory: Path) -> None:
+        self._working_directory = working_directory
+        self._held: dict[Path, int] = {}
+
+    def __del__(self) -> None:
+        for descriptor in self._held.values():
+            os.close(descriptor)
+
+    def hear(self, line: str) -> None:
+        """A line of what the program says."""
+        if found := _STARTED.match(line) or _RESUMED.match(line):
+            named = self._working_directory / found[1]
+            if named not in self._held:
+                with contextlib.suppress(OSError, ValueError):  # A name that cannot be encoded does not end the thread.
+                    self._held[named] = os.open(named, os.O_RDONLY | os.O_DIRECTORY)
+
+    def now(self, named: Path) -> Path:
+        """Where the directory is that had this name: `fresh=True` sets it aside as NAME-2, or a higher number. Of one
+        that is gone, the name. Raises FileNotFoundError where another directory has that."""
+        if named not in self._held:
+            return named
+        for place in itertools.chain([named], named.parent.glob(glob.escape(named.name) + "-*")):
+            with contextlib.suppress(OSError):
+                if os.path.samestat(os.stat(place), os.fstat(self._held[named])):
+                    return place
+        if named.exists():
+            raise FileNotFoundError(f"{named}: another run has this directory now, and this one's is gone")
+        return named
 
 
 class Run:
@@ -39,20 +76,23 @@ class Run:
         self._process = start(words, self.working_directory)
         assert self._process.stdout is not None and self._process.stderr is not None
         self._out = Lines(self._process.stdout)
-        self._said = Lines(self._process.stderr)
+        self._homes = _Homes(self.working_directory)
+        self._said = Lines(self._process.stderr, self._homes.hear)
 
     @property
     def directory(self) -> Path:
-        """The run's directory. Waits until the program has begun the run; raises its error."""
+        """The run's directory, also after another start has set it aside (`fresh=True`). Waits until the program has
+        begun the run; raises its error. Raises FileNotFoundError where the directory is gone, removed or moved by
+        hand, and another run has its name."""
         resumed: Optional[Path] = None
         for line in self._said.each():
             if found := _STARTED.match(line):
-                return self.working_directory / found[1]
+                return self._homes.now(self.working_directory / found[1])
             if found := _RESUMED.match(line):
                 resumed = self.working_directory / found[1]
         self.wait()
-        if resumed is not None and (resumed / "config.toml").is_file():  # All steps were done before.
-            return resumed
+        if resumed is not None and ((home := self._homes.now(resumed)) / "config.toml").is_file():
+            return home  # All steps were done before.
         raise RuntimeError(f"the program has trained nothing: {self._said.now().strip()}")
 
     @property
@@ -74,16 +114,15 @@ class Run:
         """Metrics of this start, as they come: a dict for each step and each evaluation, with the keys of
         metrics.jsonl, also where a loss of ranks has steps done again. Raises the program's error at the end, if
         it has one."""
-        newest: dict[str, int] = {}
+        newest = NewestSteps()
         with interrupts(self._process) as use:
             use.serves(sys._getframe().f_back)
             for line in self._out.each():
                 read = object_of(line)  # With profile=True, a table follows the last one.
                 if read is None or "step" not in read or "unix_ms" in read:  # Those are events.
                     continue
-                kind = read.get("event", "step")
-                if read["step"] > newest.get(kind, -1):
-                    newest[kind] = read["step"]
+                if not newest.has(read):
+                    newest.note(read)
                     yield read
                     use.serves(sys._getframe().f_back)
             self._finish()

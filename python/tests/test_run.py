@@ -8,6 +8,7 @@ import itertools
 import json
 import os
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -139,6 +140,36 @@ def test_a_run_whose_directory_is_gone_has_no_empty_table(run_file: Path) -> Non
     for read in (run.metrics, run.events):
         with pytest.raises(FileNotFoundError, match=str(run.directory)):
             read("list")
+
+
+def test_a_run_that_is_set_aside_keeps_its_lines(run_file: Path) -> None:
+    """Nobody has waited for the first, or asked it for anything, before the second has its directory."""
+    first = at.run(run_file)
+    first._process.wait()
+    named = run_file.parent / "runs/tiny"
+    lines, events = [(named / name).read_bytes() for name in ("metrics.jsonl", "events.jsonl")]
+    second = at.run(run_file, set={"run.seed": 7}, fresh=True).wait()
+    assert (first.directory, second.directory) == (named.with_name("tiny-2"), named)
+    assert list(first) == first.metrics("list") == [json.loads(line) for line in lines.splitlines()]
+    assert first.events() == [json.loads(line) for line in events.splitlines()]
+    assert list(second) == second.metrics("list") != first.metrics("list")
+    again = at.run(run_file, set={"run.seed": 7}).wait()  # All steps are done: the program names it in another line.
+    third = at.run(run_file, fresh=True).wait()
+    assert [run.directory.name for run in (first, second, again, third)] == ["tiny-2", "tiny-3", "tiny-3", "tiny"]
+    with first.board() as board, urllib.request.urlopen(board.url + "runs.json") as answer:
+        assert [one["name"] for one in json.load(answer)["runs"]] == ["tiny-2"]
+
+
+def test_a_run_that_is_removed_is_not_taken_for_the_next(run_file: Path) -> None:
+    """The next directory of the name would have its number, too."""
+    first = at.run(run_file).wait()
+    lines = list(first)
+    shutil.rmtree(first.directory)
+    second = at.run(run_file, set={"run.seed": 7}).wait()
+    for read in (first.metrics, first.events):
+        with pytest.raises(FileNotFoundError, match=f"{second.directory}: another run has this directory now"):
+            read("list")
+    assert list(first) == lines and second.metrics("list") == list(second)
 
 
 def test_a_table_without_its_package_says_how_to_have_it(run_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
