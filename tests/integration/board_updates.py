@@ -20,6 +20,7 @@ def look_at_updates(page, url, runs):
     silence_is_told(page, url)
     problems_are_told(page, url)
     steps_taken_back_go(page, url, runs)
+    loads_of_another_run_go(page, url, runs)
     runs_go(page, url, runs)
 
 
@@ -291,6 +292,33 @@ def steps_taken_back_go(page, url, runs):
     page.until(lambda: drawn() == 60, "the steps that are left")
     file.write_text("".join(lines))
     page.until(lambda: drawn() == len(lines), "the steps that were done again")
+
+
+def loads_of_another_run_go(page, url, runs):
+    """Loads that were looked at are not those of a run of the same name that has as many steps by now."""
+    open_run(page, url, "experts")
+    file = runs / "experts" / "metrics.jsonl"
+    lines = file.read_text()
+
+    def choose(step):
+        """What is shown at once, by what the page has kept."""
+        return page.script("expertMap.choose(arguments[0] - 1); return ['loads-at', 'loads-summary']"
+                           ".map((id) => byId(id).textContent);", step)
+
+    page.until(lambda: page.text("loads-at") == "step 30, the newest", "the newest loads")
+    choose(10)
+    page.until(lambda: page.text("loads-at") == "step 10", "loads that are kept from now on")
+    assert "Largest load 2.5 " in page.text("loads-summary"), page.text("loads-summary")
+    choose(30)
+    other = file.with_suffix(".other")
+    other.write_text(lines.replace("2.5", "3.5"))
+    other.replace(file)  # at once: the board never sees fewer steps
+    page.until(lambda: "Largest load 3.5 " in page.text("loads-summary"), "the other run's newest loads")
+    shown = choose(10)
+    assert shown[0] != "step 10", f"loads of the run before: {shown}"
+    page.until(lambda: page.text("loads-at") == "step 10", "the other run's loads")
+    assert "Largest load 3.5 " in page.text("loads-summary"), page.text("loads-summary")
+    file.write_text(lines)
 
 
 def runs_go(page, url, runs):

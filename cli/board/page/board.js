@@ -92,7 +92,7 @@ async function updateSeries() {
       state.again = false;
       for (const run of new Set([state.run, ...state.drawn].filter(Boolean))) await updateRun(run);
       const main = state.series.get(state.run);
-      expertMap.update(state.run, (main?.expertSteps ?? 0) > 0);
+      expertMap.update(state.run, (main?.expertSteps ?? 0) > 0, main?.reading);
       drawCharts();
     }
   } finally {

@@ -9,12 +9,16 @@ const kMostKeptSteps = 64;  // loads of steps that were looked at
 /// Loads of a run's steps received from the server, one step at a time.
 class LoadSource {
   constructor(onChange) {
-    Object.assign(this, { onChange, run: "", steps: [], kept: new Map(), wanted: null, asking: false, again: false });
+    Object.assign(this, { onChange, run: "", reading: 0, steps: [], kept: new Map(), wanted: null, asking: false,
+      again: false });
   }
 
   /// Loads of a step that the run logged; null: the newest. `renew`: asks for the list of steps in any case.
-  async want(run, step, renew = false) {
-    if (run !== this.run) Object.assign(this, { run, steps: [], kept: new Map() });
+  /// `reading`: as Series has it; another one may be of another run of this name, whose loads are others.
+  async want(run, step, renew = false, reading = this.reading) {
+    if (run !== this.run || reading !== this.reading) {
+      Object.assign(this, { run, reading, steps: [], kept: new Map() });
+    }
     this.wanted = step;
     if (step !== null && this.kept.has(step)) {
       this.onChange(step, this.kept.get(step));
@@ -35,14 +39,12 @@ class LoadSource {
   }
 
   async ask() {
-    const [run, wanted] = [this.run, this.wanted];
+    const { run, reading, wanted } = this;
     const step = wanted === null ? "" : `&step=${wanted}`;
     const answer = await request(`/experts.json?run=${encodeURIComponent(run)}${step}`).catch(() => null);
-    if (!answer?.ok || run !== this.run) return;
+    if (!answer?.ok) return;
     const { steps, step: found, loads } = await answer.json();
-    if (!loads) return;
-    const newest = this.steps[this.steps.length - 1] ?? 0;
-    if (steps[steps.length - 1] < newest) this.kept.clear();  // the run was started anew
+    if (!loads || run !== this.run || reading !== this.reading) return;
     this.steps = steps;
     this.kept.delete(found);
     this.kept.set(found, loads);
@@ -75,12 +77,13 @@ class ExpertMap {
   }
 
   /// Asks for the step that is shown; its place in the slider follows the newest step unless one is chosen.
-  update(run, known) {
+  /// `known`: whether the run has loads. `reading`: as Series has it.
+  update(run, known, reading) {
     byId("experts-card").hidden = !known;
     if (run !== this.run) {
       Object.assign(this, { run, loads: [], step: null, chosen: null, read: new Map(), peeked: null });
     }
-    if (known) this.source.want(run, this.peeked ?? this.chosen, true);
+    if (known) this.source.want(run, this.peeked ?? this.chosen, true, reading);
   }
 
   choose(at) {
