@@ -14,6 +14,9 @@ constexpr std::size_t kMostSteps = 100'000;
 constexpr std::size_t kMostRemarks = 10'000;
 constexpr std::size_t kStepsAtOnce = 1000;
 
+/// Work for RunIndex::change() where opening and a queued take_back() are all.
+Status no_change(checkpoint::CheckpointIndex& /*index*/) { return {}; }
+
 }  // namespace
 
 Status RunIndex::open() {
@@ -36,6 +39,12 @@ void RunIndex::log_report() const {
 
 Status RunIndex::change(const Change& work) {
   Status done = index_ ? Status() : open();
+  if (done && taken_back_) {  // Before the steps that replace those.
+    done = index_->index.take_back(*taken_back_);
+    if (done) {
+      taken_back_.reset();
+    }
+  }
   if (done) {
     done = work(index_->index);
   }
@@ -60,7 +69,7 @@ void RunIndex::close(const Error& why) {
 
 Status RunIndex::look_again() {
   if (!index_) {
-    return change([](const auto&) { return Status(); });
+    return change(no_change);
   }
   TRAIN_RETURN_IF_ERROR(change([](auto& index) { return index.look_again(); }));
   log_report();
@@ -77,13 +86,15 @@ Status RunIndex::journal(std::span<const checkpoint::StepRecord> steps) {
 
 Status RunIndex::take_back(std::int64_t step) {
   std::erase_if(steps_, [step](const auto& record) { return record.step > step; });
-  const auto work = [step](auto& index) { return index.take_back(step); };
-  const Status done = change(work);
-  return done ? done : change(work);  // Reads steps, which may be damaged: opening repairs them.
+  std::erase_if(remarks_, [step](const Remark& remark) { return remark.of_step > step; });
+  taken_back_ = std::min(taken_back_.value_or(step), step);
+  const Status done = change(no_change);
+  // It reads steps, which may be damaged: opening repairs them.
+  return done ? done : change(no_change);
 }
 
-Status RunIndex::note(Change remark) {
-  remarks_.push_back(std::move(remark));
+Status RunIndex::note(Change remark, std::int64_t of_step) {
+  remarks_.push_back({.write = std::move(remark), .of_step = of_step});
   if (remarks_.size() > kMostRemarks) {
     remarks_.pop_front();
   }
@@ -99,6 +110,9 @@ Status RunIndex::catch_up() {
 }
 
 Status RunIndex::write_waiting() {
+  if (taken_back_) {
+    TRAIN_RETURN_IF_ERROR(change(no_change));
+  }
   while (!steps_.empty()) {
     const auto last =
         steps_.begin() + static_cast<std::ptrdiff_t>(std::min(kStepsAtOnce, steps_.size()));
@@ -107,7 +121,7 @@ Status RunIndex::write_waiting() {
     steps_.erase(steps_.begin(), last);
   }
   while (!remarks_.empty()) {
-    TRAIN_RETURN_IF_ERROR(change(remarks_.front()));
+    TRAIN_RETURN_IF_ERROR(change(remarks_.front().write));
     remarks_.pop_front();
   }
   return {};

@@ -7,10 +7,13 @@
 #include <cerrno>
 #include <filesystem>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "checkpoint/index/index_content.hpp"
 #include "checkpoint/index/index_view.hpp"
 #include "checkpoint/index/step_journal.hpp"
 #include "run/store/checkpoint_store.hpp"
@@ -28,6 +31,14 @@ using test::DiskFault;
 using test::FailingDisk;
 using test::SmallState;
 using Steps = std::vector<std::int64_t>;
+namespace index_keys = checkpoint::index_keys;
+
+/// 1 to `last`.
+Steps steps_to(std::int64_t last) {
+  Steps steps(static_cast<std::size_t>(last));
+  std::iota(steps.begin(), steps.end(), 1);
+  return steps;
+}
 
 /// The checkpoints of a run, with a real index, of which two are kept.
 class Site {
@@ -73,12 +84,16 @@ class Site {
   }
 
   /// As an evaluation is noted, which is no reason to wait for a disk.
-  void remark() {
+  void remark(std::int64_t steps_ahead = 0) {
     (void)store_->event("tested", "");
-    (void)store_->evaluated(step_, 1.5);
+    (void)store_->evaluated(step_ + steps_ahead, 1.5);
   }
 
-  [[nodiscard]] Status take_back(std::int64_t step) { return store_->take_back(step); }
+  /// The next steps follow `step`.
+  [[nodiscard]] Status take_back(std::int64_t step) {
+    step_ = std::min(step_, step);
+    return store_->take_back(step);
+  }
   [[nodiscard]] Status write_queue() { return store_->journal({}); }
   [[nodiscard]] Steps journaled() const {
     const auto index = storage::RocksStore::open_read_only(directory_ / "index");
@@ -90,6 +105,18 @@ class Site {
     for (const auto& [step, record] : journal->steps) {
       steps.push_back(step);
     }
+    return steps;
+  }
+
+  /// Steps with a loss that no checkpoint has.
+  [[nodiscard]] Steps evaluated() const {
+    const auto index = storage::RocksStore::open_read_only(directory_ / "index");
+    REQUIRE(index);
+    Steps steps;
+    REQUIRE((*index)->scan(index_keys::kLoss, [&steps](std::string_view key, auto) {
+      steps.push_back(index_keys::number_of(index_keys::kLoss, key).value());
+      return true;
+    }));
     return steps;
   }
 
@@ -208,10 +235,34 @@ TEST_CASE("checkpoint_store: steps that are taken back do not come out of the qu
   CHECK_FALSE(site.take_back(13));
   disk.emplace(none);
   REQUIRE(site.write_queue());
-  CHECK(site.journaled() == Steps{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13});
+  CHECK(site.journaled() == steps_to(13));
   REQUIRE(site.take_back(8));
   REQUIRE(site.write_queue());
-  CHECK(site.journaled() == Steps{1, 2, 3, 4, 5, 6, 7, 8});
+  CHECK(site.journaled() == steps_to(8));
+}
+
+TEST_CASE("checkpoint_store: steps that a full disk keeps from being taken back go later",
+          "[run][checkpoint_store]") {
+  const bool trained_on = GENERATE(false, true);
+  CAPTURE(trained_on);
+  std::optional<FailingDisk> disk;
+  const DiskFault none = {.at = -1, .part = "/index/"};
+  disk.emplace(none);
+  Site site;
+  REQUIRE(site.ten_steps());
+  REQUIRE(site.ten_steps());
+  disk.emplace(DiskFault{.error_number = ENOSPC, .at = 0, .persistent = true, .part = "/index/"});
+  site.remark(/*steps_ahead=*/5);
+  CHECK_FALSE(site.take_back(13));
+  CHECK_FALSE(site.take_back(17));  // Steps 14 to 17 are still to go.
+  if (trained_on) {
+    CHECK_FALSE(site.ten_steps());
+  }
+  CHECK(site.journaled() == steps_to(20));
+  disk.emplace(none);
+  REQUIRE(site.write_queue());
+  CHECK(site.journaled() == steps_to(trained_on ? 23 : 13));
+  CHECK(site.evaluated() == (trained_on ? Steps{23} : Steps{}));
 }
 
 TEST_CASE("checkpoint_store: an index that cannot be written is one warning, and room is one line",
