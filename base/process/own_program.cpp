@@ -4,10 +4,13 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
+#include <cstddef>
+#include <iterator>
 #include <string_view>
 #include <system_error>
 #include <utility>
+
+#include "base/process/set_aside.hpp"
 
 namespace train {
 namespace {
@@ -15,13 +18,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kOwnFile = "/proc/self/exe";
-
-/// Where cli/launcher keeps a variable, and the variable.
-struct Kept {
-  std::string_view kept, name;
-};
-constexpr std::array<Kept, 2> kKept = {
-    {{"ACTORTRAIN_LD_PRELOAD=", "LD_PRELOAD="}, {"ACTORTRAIN_LD_AUDIT=", "LD_AUDIT="}}};
 
 /// A package's loader lies in its lib/, and is the file that the kernel has started.
 bool is_loader(const fs::path& file) { return file.filename().string().starts_with("ld-linux"); }
@@ -72,12 +68,14 @@ std::vector<std::string> environment_of_others() {
   std::vector<std::string> restored;
   for (char** entry = ::environ; entry != nullptr && *entry != nullptr; ++entry) {
     const std::string_view variable = *entry;
-    const auto* const kept = std::ranges::find_if(
-        kKept, [variable](const Kept& each) { return variable.starts_with(each.kept); });
-    if (kept == kKept.end()) {
+    const std::size_t name_end = std::min(variable.find('='), variable.size());
+    const auto* const kept = std::ranges::find_if(kSetAside, [&](const SetAside& each) {
+      return name_end < variable.size() && variable.substr(0, name_end) == each.kept;
+    });
+    if (kept == std::end(kSetAside)) {
       variables.emplace_back(variable);
     } else {
-      restored.push_back(std::string(kept->name) + std::string(variable.substr(kept->kept.size())));
+      restored.push_back(kept->name + std::string(variable.substr(name_end)));
     }
   }
   for (std::string& variable : restored) {

@@ -16,6 +16,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "base/process/set_aside.hpp"
+
 namespace {
 
 constexpr std::size_t kWordsBefore = 6;  // The loader's, before the caller's.
@@ -24,15 +26,6 @@ constexpr const char* kNotWhole =
     "bin/actortrain needs the folder lib/ next to bin/; link to it instead of copying it, or "
     "unpack the complete package again";
 constexpr const char* kNoProc = "the program needs /proc; mount it: mount -t proc proc /proc";
-
-/// Variables by which a machine loads its own libraries into every program, and where their values
-/// are kept for the programs that this one starts (base/process/own_program).
-struct Moved {
-  const char* name;
-  const char* kept;
-};
-constexpr Moved kMoved[] = {{"LD_PRELOAD", "ACTORTRAIN_LD_PRELOAD"},
-                            {"LD_AUDIT", "ACTORTRAIN_LD_AUDIT"}};
 
 /// Calls that container runtimes of before 2021 may not know.
 constexpr std::uint32_t kLateCalls[] = {SYS_statx,       SYS_pidfd_open, SYS_clone3,
@@ -94,7 +87,7 @@ void answer_as_an_old_kernel() {
 bool set_preloads_aside() {
   const char* const keep = std::getenv("ACTORTRAIN_KEEP_PRELOAD");
   const bool keeps = keep != nullptr && std::strcmp(keep, "1") == 0;
-  for (const Moved& moved : kMoved) {
+  for (const train::SetAside& moved : train::kSetAside) {
     const char* const value = std::getenv(moved.name);
     if (::unsetenv(moved.kept) != 0) {  // Another launcher's.
       return false;
