@@ -10,6 +10,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -276,10 +277,16 @@ class Audit {
 MetricsAudit audit_metrics(const std::filesystem::path& file, const MetricsFacts& facts) {
   storage::LineTail lines({.folder = file.parent_path(), .below = file.filename()},
                           {.newest_bytes = std::numeric_limits<std::uint64_t>::max()});
-  Audit audit(file.filename().string(), facts);
+  const std::string name = file.filename().string();
+  std::optional<Audit> audit(std::in_place, name, facts);
   std::int64_t number = 0;
   const storage::LineTail::Reader reader = {
-      .restart = [] {}, .line = [&](std::string_view line) { audit.line(++number, line); }};
+      .restart =
+          [&] {
+            audit.emplace(name, facts);
+            number = 0;
+          },
+      .line = [&](std::string_view line) { audit->line(++number, line); }};
   auto more = lines.next(reader);
   if (more == storage::LineTail::More::no_file) {
     MetricsAudit found;
@@ -295,9 +302,9 @@ MetricsAudit audit_metrics(const std::filesystem::path& file, const MetricsFacts
     more = lines.next(reader);
   }
   if (!lines.unfinished().empty()) {
-    audit.line(++number, lines.unfinished());
+    audit->line(++number, lines.unfinished());
   }
-  MetricsAudit found = audit.take();
+  MetricsAudit found = audit->take();
   if (lines.skipped_lines() > 0) {
     found.problems.push_back(fmt::format("{}: {} lines are longer than any that a run writes",
                                          file.string(), lines.skipped_lines()));

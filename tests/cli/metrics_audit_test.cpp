@@ -1,12 +1,20 @@
 #include "cli/audit/run_audit.hpp"
 
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/inotify.h>
 #include <sys/stat.h>
 
 #include <bit>
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <limits>
+#include <system_error>
+#include <thread>
+#include <vector>
 
+#include "base/process/descriptor.hpp"
+#include "storage/files/line_tail.hpp"
 #include "tests/support/disks/temp_directory.hpp"
 
 namespace train::cli::metrics_audit_test {
@@ -103,6 +111,32 @@ TEST_CASE("metrics audit: a file of another person's is not waited for, nor pars
   const MetricsAudit found = audit_metrics(f.directory / "metrics.jsonl", f.facts);
   REQUIRE(found.problems.size() == 1);
   CHECK(found.problems.front().find("not a regular file") != std::string::npos);
+}
+
+TEST_CASE("metrics audit: lines of a file that is replaced meanwhile do not count",
+          "[actors][audit]") {
+  const Fixture f;
+  std::string many = kOne + kTwo;
+  std::int64_t lines = 2;
+  for (; many.size() <= storage::LineTail::kPiece; ++lines) {
+    many += fmt::format("{{\"step\":{},\"text\":\"{:90}\"}}\n", lines + 2, "");
+  }
+  test::write_bytes(f.directory / "anew", kOne + kTwo);
+  test::write_bytes(f.directory / "metrics.jsonl", many);
+  const Descriptor watch(::inotify_init1(IN_CLOEXEC));
+  REQUIRE(::inotify_add_watch(watch.get(), (f.directory / "metrics.jsonl").c_str(), IN_ACCESS) >=
+          0);
+  std::thread writer([&] {
+    pollfd read = {.fd = watch.get(), .events = POLLIN, .revents = 0};
+    ::poll(&read, 1, 60'000);  // The first piece has been read, and is parsed.
+    std::error_code failed;
+    std::filesystem::rename(f.directory / "anew", f.directory / "metrics.jsonl", failed);
+  });
+  const MetricsAudit found = audit_metrics(f.directory / "metrics.jsonl", f.facts);
+  writer.join();
+  CHECK(found.problems == std::vector<std::string>());
+  CHECK(found.steps == 2);
+  CHECK((found.newer == 0 || found.newer == lines - 2));  // A late writer replaces nothing.
 }
 
 TEST_CASE("metrics audit: what is not finite has no number in JSON", "[actors][audit]") {
