@@ -230,7 +230,8 @@ Status record_config(PreparedRun& run) {
 
 /// Records changes and then the configuration in the index before the file with the old values is
 /// replaced: a start killed in between detects them again. Errors: an accepted change cannot be
-/// recorded, or the steps before it not taken back; without one that is logged.
+/// recorded, or the steps after the resumed one not taken back; without an accepted change that is
+/// logged, and waits in memory.
 Status record_changes(PreparedRun& run) {
   Status recorded;
   bool accepted = false;
@@ -240,7 +241,8 @@ Status record_changes(PreparedRun& run) {
       recorded = std::move(status);
     }
   };
-  bool other_steps = !run.data.accepted.empty();
+  bool other_steps =
+      !run.data.accepted.empty() || (run.store->other_kernels() && !run.nothing_to_do());
   for (const configs::KeyChange& change : run.directory.changes) {
     const std::string text = change_text(change, run.first_step());
     log_info(fmt::format("{} {}", kConfigChanged, text));

@@ -196,8 +196,8 @@ Candidates checkpoints_of_steps(const Candidates& placed, const ReplayRange& ran
   return found;
 }
 
-/// With other tokens no step could match the journal.
-Status check_data(const Candidates& placed, const ReplayRange& range, const RunPlan& plan) {
+/// With other tokens no step could match the journal. Notes the kernel sets of the same manifests.
+Status check_data(const Candidates& placed, const RunPlan& plan, ReplayRange& range) {
   for (const checkpoint::Candidate& candidate : checkpoints_of_steps(placed, range)) {
     const auto found = TRAIN_TRY(checkpoint::examine_manifest(candidate.path));
     if (!found.manifest) {
@@ -207,6 +207,7 @@ Status check_data(const Candidates& placed, const ReplayRange& range, const RunP
     if (!difference.empty()) {
       return user_error(fmt::format("{}; put the old data back to replay these steps", difference));
     }
+    range.kernel_sets.insert(found.manifest->fields.kernel_set);
   }
   return {};
 }
@@ -234,7 +235,7 @@ Result<ReplayPlan> plan_replay(const ReplayOptions& options) {
   auto replayed = config;
   replayed.runtime.device = options.device.value_or(replayed.runtime.device);
   auto plan = TRAIN_TRY(plan_run(replayed));
-  TRAIN_RETURN_IF_ERROR(check_data(placed, range, plan));
+  TRAIN_RETURN_IF_ERROR(check_data(placed, plan, range));
   if (original.parallel.nodes == 1) {  // As in the run itself.
     TRAIN_RETURN_IF_ERROR(enter_phase(plan, range.first_step()));
   }

@@ -210,17 +210,14 @@ class Replay {
 };
 
 /// Warns if the kernel set differs, which determines the bits.
-Status warn_of_kernels(const ReplayRange& range, const configs::RunConfig& config) {
-  if (!range.start) {
-    return {};
-  }
-  const auto manifest = TRAIN_TRY(checkpoint::read_manifest(range.start->path));
+void warn_of_kernels(const ReplayRange& range, const configs::RunConfig& config) {
   const std::string here = engine::kernel_set_name(config.runtime.device, config.precision.compute);
-  if (manifest.fields.kernel_set != here) {
-    log_warning(fmt::format("kernel_set_changed saved with {}, replayed on {}: bits will differ",
-                            manifest.fields.kernel_set, here));
+  for (const std::string& saved : range.kernel_sets) {
+    if (saved != here) {
+      log_warning(fmt::format("kernel_set_changed saved with {}, replayed on {}: bits will differ",
+                              saved, here));
+    }
   }
-  return {};
 }
 
 /// Recomputes steps, from the newest checkpoint before them or from the initial weights, and
@@ -231,7 +228,7 @@ Result<int> replay(const ReplayOptions& options) {
   auto plan = TRAIN_TRY(plan_replay(options));
   const std::string& device = plan.run.config.runtime.device;
   TRAIN_RETURN_IF_ERROR(engine::check_device(device, plan.run.engine.model, kOtherDevice));
-  TRAIN_RETURN_IF_ERROR(warn_of_kernels(plan.range, plan.run.config));
+  warn_of_kernels(plan.range, plan.run.config);
   return Replay(std::move(plan), options.run_directory).run();
 }
 

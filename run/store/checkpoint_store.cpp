@@ -138,6 +138,7 @@ Result<std::optional<checkpoint::Candidate>> CheckpointStore::find_placed() {
 Result<std::optional<checkpoint::Candidate>> CheckpointStore::find_start(checkpoint::Depth depth) {
   using Start = std::optional<checkpoint::Candidate>;
   start_.reset();
+  other_kernels_ = false;
   auto local_search = search_local(depth);
   // Ranks read the local copy, so the project's copy is verified here.
   const bool copy = local_search && local_search->report && local_search->report->newest;
@@ -314,7 +315,8 @@ void CheckpointStore::finalize_local(std::optional<std::int64_t> kept) {
 
 void CheckpointStore::compare_kernels(const checkpoint::FoundCheckpoint& start) {
   const checkpoint::ManifestFields& fields = start.manifest.fields;
-  if (fields.kernel_set != options_.fields.kernel_set) {
+  other_kernels_ = fields.kernel_set != options_.fields.kernel_set;
+  if (other_kernels_) {
     log_warning(
         fmt::format("kernel_set_changed saved with {}, running on {}: results agree to "
                     "rounding, not bitwise",
@@ -532,7 +534,7 @@ Status CheckpointStore::journal(std::span<const checkpoint::StepRecord> steps) {
 Status CheckpointStore::take_back(std::int64_t step) { return index_.take_back(step); }
 
 Status CheckpointStore::evaluated(std::int64_t step, double validation_loss) {
-  return index_.note([=](auto& index) { return index.evaluated(step, validation_loss); });
+  return index_.note([=](auto& index) { return index.evaluated(step, validation_loss); }, step);
 }
 
 void CheckpointStore::note(std::int64_t step, const char* kind) {

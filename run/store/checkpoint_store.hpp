@@ -84,6 +84,10 @@ class CheckpointStore {
   Result<std::optional<checkpoint::Candidate>> find_start(
       checkpoint::Depth depth = checkpoint::Depth::files);
 
+  /// True if the checkpoint of the last find_start() was computed with another kernel set: steps
+  /// after it come otherwise.
+  [[nodiscard]] bool other_kernels() const { return other_kernels_; }
+
   /// Marks the checkpoint of find_start() as complete: every rank has restored it. Retires old ones
   /// by the rule; the local location keeps its copy of the restored one. Failures are logged.
   void restored();
@@ -133,11 +137,11 @@ class CheckpointStore {
   /// Queues steps, and writes the whole queue, remarks included. On an error some stay queued.
   Status journal(std::span<const checkpoint::StepRecord> steps);
   /// Removes what is known of the steps after `step`, before they are computed again with other
-  /// keys or data.
+  /// keys, data or kernels. On an error this stays queued, ahead of every later change.
   Status take_back(std::int64_t step);
-  /// Notes the validation loss of the weights after `step`. On an error the loss stays queued.
-  /// While the index is closed the loss is queued without an error: on a full disk, opening takes
-  /// as long as at a start, and only journal() tries it.
+  /// Notes the validation loss of the weights after `step`. On an error the loss stays queued,
+  /// unless the step is taken back. While the index is closed the loss is queued without an error:
+  /// on a full disk, opening takes as long as at a start, and only journal() tries it.
   Status evaluated(std::int64_t step, double validation_loss);
   /// Appends a line to events.jsonl.
   void note(std::int64_t step, const char* kind);
@@ -181,6 +185,7 @@ class CheckpointStore {
   std::map<std::int64_t, checkpoint::ManifestDraft> drafts_;  ///< Sealed, not yet published.
   std::map<std::int64_t, checkpoint::IndexEntry> published_;  ///< Not yet recorded.
   std::optional<checkpoint::Candidate> start_;  ///< Result of find_start(), until restored().
+  bool other_kernels_ = false;
   /// Newest checkpoint in the project's location known to be complete: restored or saved by ranks
   /// of this process, or copied there and read back.
   std::optional<std::int64_t> verified_;
