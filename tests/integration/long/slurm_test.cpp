@@ -48,16 +48,6 @@ int submitted(const RunSite& site, const std::string& name, const Words& keys) {
   return std::stoi(ended.out.substr(4));
 }
 
-pid_t parent_of(pid_t process) {
-  std::ifstream file(fmt::format("/proc/{}/status", process));
-  for (std::string word; file >> word;) {
-    if (word == "PPid:" && file >> word) {
-      return std::stoi(word);
-    }
-  }
-  return 0;
-}
-
 /// The words of a job in the directory of its run so far.
 std::string job_output(const fs::path& run, int job) {
   const fs::path file = run / fmt::format("slurm-{}.out", job);

@@ -2,6 +2,7 @@
 // converted, described.
 
 #include "storage/weight_files/weight_directory.hpp"
+#include "tests/integration/sites/held_runs.hpp"
 #include "tests/integration/sites/published_site.hpp"
 
 using namespace train;
@@ -138,10 +139,13 @@ TEST_CASE("published: windows, two ropes and a tied head outlive kill -9, to the
   const Words keys = {"run.steps=60", "eval.interval_steps=0", "checkpoint.interval_steps=20",
                       "recovery.snapshot_interval_steps=4"};
   site.train(joined(keys, {"run.name=alone"}));
-  const auto launcher = site.start_run(rank_keys(3, "full", joined(keys, {"run.name=killed"})));
+  // Six blocks, and one lane in each step.
+  const auto launcher =
+      start_held(site, "1", 6 * 9 + 1, rank_keys(3, "full", joined(keys, {"run.name=killed"})));
   wait_for_step(site.run("killed"), *launcher, 7);
-  const auto workers = started_workers(site, *launcher, 3);
-  REQUIRE(::kill(workers.at(1), SIGKILL) == 0);
+  REQUIRE(::kill(started_workers(site, *launcher, 3).at(1), SIGKILL) == 0);
+  wait_for_event(site.run("killed"), *launcher, "rank_lost");
+  let_go(site);
   const Ended ended = launcher->wait();
   INFO(ended.err);
   CHECK(ended.exit_code == 0);

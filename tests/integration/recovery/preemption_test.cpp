@@ -49,7 +49,7 @@ class PreemptedRun {
 
   [[nodiscard]] std::unique_ptr<Process> start(const Words& variables = {},
                                                const Words& more = {}) const {
-    Words words = joined({"/usr/bin/env"}, variables);
+    Words words = joined({"/usr/bin/env", kPatient}, variables);
     words.emplace_back(variables.empty() ? program() : faulty_program());
     return std::make_unique<Process>(joined(words, RunSite::run_words(preempted_keys(more))),
                                      site_.path(), Process::Group::own);

@@ -32,7 +32,7 @@ void check_goes_on(const RunSite& site, const Words& keys) {
                                                             : std::vector<std::int64_t>{};
   const std::int64_t from = steps.empty() ? 0 : steps.back();
   const std::int64_t furthest = last_step(site.run());
-  const auto launcher = site.start_run(keys);
+  const auto launcher = start_patient_run(site, keys);
   wait_for_step(site, *launcher, furthest + 1);
   launcher->send(SIGTERM);
   const Ended ended = launcher->wait();

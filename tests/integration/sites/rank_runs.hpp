@@ -67,14 +67,30 @@ inline std::map<pid_t, std::string> processes_with(const std::string& text) {
   return processes;
 }
 
+/// 0: it has ended.
+inline pid_t parent_of(pid_t process) {
+  std::ifstream file(fmt::format("/proc/{}/status", process));
+  for (std::string word; file >> word;) {
+    if (word == "PPid:" && file >> word) {
+      return std::stoi(word);
+    }
+  }
+  return 0;
+}
+
 /// The workers of runs in `directory`, by rank: where their credentials are tells them from any
-/// other's.
+/// other's. A program that a worker is about to start has the worker's words until then.
 inline std::map<int, pid_t> workers_of(const fs::path& directory) {
   std::map<int, pid_t> workers;
-  for (const auto& [process, words] : processes_with(directory.string() + "/")) {
-    const std::string option("--rank\0", 7);
+  const auto processes = processes_with(directory.string() + "/");
+  const std::string option("--rank\0", 7);
+  const auto has_rank = [&](pid_t process) {
+    const auto found = processes.find(process);
+    return found != processes.end() && has(found->second, option);
+  };
+  for (const auto& [process, words] : processes) {
     const std::size_t rank = words.find(option);
-    if (rank != std::string::npos) {
+    if (rank != std::string::npos && !has_rank(parent_of(process))) {
       workers[std::stoi(words.substr(rank + option.size()))] = process;
     }
   }

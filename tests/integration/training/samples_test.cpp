@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "tests/integration/sites/killed_runs.hpp"
+#include "tests/integration/sites/held_runs.hpp"
 #include "tests/support/inputs/small_tokenizer.hpp"
 
 using namespace train::test;
@@ -179,9 +179,12 @@ TEST_CASE("samples: a run whose rank is killed goes on, and repeats and loses no
   const RunSite unbroken;
   unbroken.train(keys);
   const RunSite site;
-  const auto launcher = start_patient_run(site, keys);
-  wait_for_event(site, *launcher, "sampled", 5);
+  // Rank 1 has one of three lanes, of two blocks.
+  const auto launcher = start_held(site, "1", 2 * 110 + 1, keys);
+  wait_for_event(site, *launcher, "sampled", 4);
   REQUIRE(::kill(started_workers(site, *launcher, 2).at(1), SIGKILL) == 0);
+  wait_for_event(site, *launcher, "rank_lost");
+  let_go(site);
   const Ended ended = launcher->wait();
   INFO(ended.err);
   CHECK(ended.exit_code == 0);
