@@ -196,7 +196,8 @@ Candidates checkpoints_of_steps(const Candidates& placed, const ReplayRange& ran
   return found;
 }
 
-/// With other tokens no step could match the journal. Notes the kernel sets of the same manifests.
+/// With other tokens no step could match the journal. Notes the kernel sets of the steps whose
+/// checkpoints are left.
 Status check_data(const Candidates& placed, const RunPlan& plan, ReplayRange& range) {
   for (const checkpoint::Candidate& candidate : checkpoints_of_steps(placed, range)) {
     const auto found = TRAIN_TRY(checkpoint::examine_manifest(candidate.path));
@@ -207,7 +208,9 @@ Status check_data(const Candidates& placed, const RunPlan& plan, ReplayRange& ra
     if (!difference.empty()) {
       return user_error(fmt::format("{}; put the old data back to replay these steps", difference));
     }
-    range.kernel_sets.insert(found.manifest->fields.kernel_set);
+    if (candidate.step > range.first_step()) {
+      range.kernel_sets.insert(found.manifest->fields.kernel_set);
+    }
   }
   return {};
 }

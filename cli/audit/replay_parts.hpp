@@ -25,7 +25,7 @@ struct ReplayRange {
   std::int64_t from = 0;                       ///< First requested step.
   std::int64_t to = 0;                         ///< Last requested step.
   std::vector<std::string> changes;            ///< Configuration changes between these steps.
-  std::set<std::string> kernel_sets;           ///< Named by the manifests of these steps.
+  std::set<std::string> kernel_sets;  ///< Of those checkpoints of these steps that are left.
 
   [[nodiscard]] std::int64_t first_step() const { return start ? start->step : 0; }
   /// Start of the replay, as text.

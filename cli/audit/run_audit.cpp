@@ -288,7 +288,10 @@ MetricsAudit audit_metrics(const std::filesystem::path& file, const MetricsFacts
           },
       .line = [&](std::string_view line) { audit->line(++number, line); }};
   auto more = lines.next(reader);
-  if (more == storage::LineTail::More::no_file) {
+  while (more == storage::LineTail::More::yes) {
+    more = lines.next(reader);
+  }
+  if (more == storage::LineTail::More::no_file) {  // Or it has gone meanwhile.
     MetricsAudit found;
     if (!facts.steps->empty() || !lines.problem().empty()) {
       found.problems.push_back(
@@ -297,9 +300,6 @@ MetricsAudit audit_metrics(const std::filesystem::path& file, const MetricsFacts
               : lines.problem());
     }
     return found;
-  }
-  while (more == storage::LineTail::More::yes) {
-    more = lines.next(reader);
   }
   if (!lines.unfinished().empty()) {
     audit->line(++number, lines.unfinished());

@@ -29,7 +29,8 @@ _STARTED = re.compile(r"info run_started directory=(.*) step=\d+ steps=\d+ ")
 class _Homes:
     """The directories that the program has named, one for each name: held open since, as a directory that is removed
     leaves its number to the next one that is made. The program names the run's when it has begun it, while no other
-    start can set it aside."""
+    start can set it aside. Where nobody waits for the run, and this process is kept from reading the line until another
+    start has come, that one's directory is taken for it."""
 
     def __init__(self, working_directory: Path) -> None:
         self._working_directory = working_directory
@@ -182,8 +183,9 @@ class Run:
     def _finish(self) -> None:
         self._said.check_owner()
         code = self._process.wait()
+        said = self._said.whole()  # Of a run that is waited for the directory is known from now on.
         if code not in _FINISHED:
-            raise error_of(code, self._said.whole())
+            raise error_of(code, said)
 
 
 def run(config: PathLike, *, set: Optional[Settings] = None, directory: Optional[PathLike] = None,

@@ -145,7 +145,7 @@ def test_a_run_whose_directory_is_gone_has_no_empty_table(run_file: Path) -> Non
 def test_a_run_that_is_set_aside_keeps_its_lines(run_file: Path) -> None:
     """Nobody has waited for the first, or asked it for anything, before the second has its directory."""
     first = at.run(run_file)
-    first._process.wait()
+    first._said.whole()
     named = run_file.parent / "runs/tiny"
     lines, events = [(named / name).read_bytes() for name in ("metrics.jsonl", "events.jsonl")]
     second = at.run(run_file, set={"run.seed": 7}, fresh=True).wait()

@@ -16,9 +16,8 @@ class LoadSource {
   /// Loads of a step that the run logged; null: the newest. `renew`: asks for the list of steps in any case.
   /// `reading`: as Series has it; another one may be of another run of this name, whose loads are others.
   async want(run, step, renew = false, reading = this.reading) {
-    if (run !== this.run || reading !== this.reading) {
-      Object.assign(this, { run, reading, steps: [], kept: new Map() });
-    }
+    if (run !== this.run) this.steps = [];
+    if (run !== this.run || reading !== this.reading) Object.assign(this, { run, reading, kept: new Map() });
     this.wanted = step;
     if (step !== null && this.kept.has(step)) {
       this.onChange(step, this.kept.get(step));

@@ -90,7 +90,8 @@ inline std::map<int, pid_t> workers_of(const fs::path& directory) {
   };
   for (const auto& [process, words] : processes) {
     const std::size_t rank = words.find(option);
-    if (rank != std::string::npos && !has_rank(parent_of(process))) {
+    const pid_t parent = parent_of(process);
+    if (rank != std::string::npos && parent != 0 && !has_rank(parent)) {
       workers[std::stoi(words.substr(rank + option.size()))] = process;
     }
   }
