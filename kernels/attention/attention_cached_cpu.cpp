@@ -55,14 +55,12 @@ struct CachedScratch {
   std::int64_t score_row, out_row;
 };
 
-/// Replaces `count` scores from `begin` on by exponentials; writes each head's factor, 1 / sum.
+/// Replaces the first `count` scores by exponentials; writes each head's factor, 1 / sum.
 HWY_INLINE void exponentiate_heads(const AttentionCachedParams& p, const CachedScratch& t,
-                                   const CachedHeads& of, std::int64_t begin, std::int64_t count) {
+                                   const CachedHeads& of, std::int64_t count) {
   for (std::int64_t head = 0; head < of.heads; ++head) {
-    const ScoreRow scores{.scores = t.scores + head * t.score_row,
-                          .begin = begin,
-                          .end = begin + count,
-                          .padded = t.score_row};
+    const ScoreRow scores{
+        .scores = t.scores + head * t.score_row, .begin = 0, .end = count, .padded = t.score_row};
     // With a prefix scores begin with the text's first key.
     hide_scores(hidden_keys(p.positions[of.row], p.window, p.prefix), 0, scores);
     float largest = 0.0F;
@@ -94,7 +92,7 @@ HWY_INLINE void attend_floats(const AttentionCachedParams& p, const CachedInputs
                     .k = p.cache.head_dim,
                     .accumulate = false});
   }
-  exponentiate_heads(p, t, of, 0, visible.count);
+  exponentiate_heads(p, t, of, visible.count);
   for (const Segment& segment : visible.segments) {
     multiply_block({.a = t.scores + segment.score,
                     .a_row = t.score_row,
@@ -110,23 +108,22 @@ HWY_INLINE void attend_floats(const AttentionCachedParams& p, const CachedInputs
   }
 }
 
-/// attend_floats() for pairs of bf16. The first visible key may be the second of its pair.
+/// attend_floats() for pairs of bf16. They begin at the first visible key, whose pair may be
+/// another one in the forward pass: a chain over pairs adds key after key, wherever they begin.
 HWY_INLINE void attend_pairs(const AttentionCachedParams& p, const CachedInputs& in,
-                             const VisibleKeys& visible, const CachedHeads& of, bool odd,
+                             const VisibleKeys& visible, const CachedHeads& of,
                              const CachedScratch& t) {
   const KeyValueCache& cache = p.cache;
   const RingRows ring{
       .slot = visible.segments[0].slot, .count = visible.count, .capacity = cache.capacity};
-  const std::int64_t begin = odd ? 1 : 0;
   const std::int64_t q_row = row_of_pairs(cache.head_dim);
   pack_pairs_along(in.q, p.q_layout.inner_stride, t.q_pairs, q_row, of.heads, cache.head_dim);
-  cached_scores(t.q_pairs, q_row, in.keys, ring, cache.head_dim, t.scores + begin, t.score_row,
-                of.heads);
-  exponentiate_heads(p, t, of, begin, visible.count);
+  cached_scores(t.q_pairs, q_row, in.keys, ring, cache.head_dim, t.scores, t.score_row, of.heads);
+  exponentiate_heads(p, t, of, visible.count);
   Bf16Pair* const probabilities = pairs_in(t.scores);
   pack_pairs_along(t.scores, t.score_row, probabilities, t.score_row, of.heads, t.score_row);
-  cached_outputs(probabilities, t.score_row, in.values, ring, odd, cache.value_dim, t.out,
-                 t.out_row, of.heads);
+  cached_outputs(probabilities, t.score_row, in.values, ring, cache.value_dim, t.out, t.out_row,
+                 of.heads);
 }
 
 /// Sums in the order of attention_forward: over a head's elements for a score, over the keys in
@@ -153,8 +150,7 @@ void attend_cached(const AttentionCachedParams& p, const CachedHeads& of, float*
       .keys = static_cast<const float*>(cache.keys) + kv * cache.head_dim * cache.capacity,
       .values = static_cast<const float*>(cache.values) + kv * cache.capacity * cache.value_dim};
   if (operands == Operands::bf16) {
-    const bool odd = first_key(p.positions[of.row], read_window(p.window, p.prefix)) % 2 != 0;
-    attend_pairs(p, in, visible, of, odd, t);
+    attend_pairs(p, in, visible, of, t);
   } else {
     attend_floats(p, in, visible, of, t);
   }

@@ -10,9 +10,8 @@
 // probabilities, and the gradients of outputs and scores are rounded to bf16 where a product reads
 // them; softmax, statistics and sums are fp32. An element of a product is one chain of fused
 // multiply-adds over the elements of a head, or over a document's keys or queries in order, as in
-// kernels/gemm/bf16_gemm.hpp; the last pair is filled up with zeros and a result of -0 is 0. Pairs
-// of keys and queries begin at even places of the document, so the bits depend on neither threads
-// nor blocks nor the document's place.
+// kernels/gemm/bf16_gemm.hpp; the last pair is filled up with zeros and a result of -0 is 0. The
+// bits depend on neither threads nor blocks, nor on the place of the document or of the first pair.
 namespace train::kernels::cpu {
 
 /// Operand type of attention's products.
@@ -72,10 +71,9 @@ struct RingRows {
 void cached_scores(const Bf16Pair* queries, std::int64_t query_row, const float* keys,
                    const RingRows& of, std::int64_t head_dim, float* scores, std::int64_t score_row,
                    std::int64_t heads);
-/// Computes out[heads, value_dim] = probabilities values, with values [capacity, value_dim]. `odd`:
-/// the first row is the second of its pair.
+/// Computes out[heads, value_dim] = probabilities values, with values [capacity, value_dim].
 void cached_outputs(const Bf16Pair* probabilities, std::int64_t row, const float* values,
-                    const RingRows& of, bool odd, std::int64_t value_dim, float* out,
-                    std::int64_t out_row, std::int64_t heads);
+                    const RingRows& of, std::int64_t value_dim, float* out, std::int64_t out_row,
+                    std::int64_t heads);
 
 }  // namespace train::kernels::cpu

@@ -177,24 +177,22 @@ void cached_scores(const Bf16Pair* queries, std::int64_t query_row, const float*
 }
 
 void cached_outputs(const Bf16Pair* probabilities, std::int64_t row, const float* values,
-                    const RingRows& of, bool odd, std::int64_t value_dim, float* out,
-                    std::int64_t out_row, std::int64_t heads) {
+                    const RingRows& of, std::int64_t value_dim, float* out, std::int64_t out_row,
+                    std::int64_t heads) {
   constexpr std::int64_t at_once = 8;
-  const std::int64_t skipped = odd ? 1 : 0;
-  const std::int64_t pairs = divide_up(of.count + skipped, std::int64_t{2});
+  const std::int64_t pairs = divide_up(of.count, std::int64_t{2});
   for (std::int64_t column = 0; column < value_dim; column += kPairLanes) {
     const auto of_row = [&](std::int64_t i) {
-      return i < 0 || i >= of.count ? _mm512_setzero_ps()
-                                    : load_columns(values + (of.slot + i) % of.capacity * value_dim,
-                                                   column, value_dim);
+      return i >= of.count ? _mm512_setzero_ps()
+                           : load_columns(values + (of.slot + i) % of.capacity * value_dim, column,
+                                          value_dim);
     };
     for (std::int64_t head = 0; head < heads; head += at_once) {
       const std::int64_t some = std::min(at_once, heads - head);
       __m512 sum[at_once];
       std::fill_n(sum, at_once, _mm512_setzero_ps());
       for (std::int64_t pair = 0; pair < pairs; ++pair) {
-        const std::int64_t first = 2 * pair - skipped;
-        const __m512i right = pairs_across(of_row(first), of_row(first + 1));
+        const __m512i right = pairs_across(of_row(2 * pair), of_row(2 * pair + 1));
         for (std::int64_t h = 0; h < some; ++h) {
           const Bf16Pair left = probabilities[(head + h) * row + pair];
           sum[h] = add_products(sum[h], _mm512_set1_epi32(static_cast<int>(left)), right);
