@@ -25,7 +25,8 @@ struct ReplayRange {
   std::int64_t from = 0;                       ///< First requested step.
   std::int64_t to = 0;                         ///< Last requested step.
   std::vector<std::string> changes;            ///< Configuration changes between these steps.
-  std::set<std::string> kernel_sets;  ///< Of those checkpoints of these steps that are left.
+  /// Named by the checkpoints left after the start, up to the first at or after `to`.
+  std::set<std::string> kernel_sets;
 
   [[nodiscard]] std::int64_t first_step() const { return start ? start->step : 0; }
   /// Start of the replay, as text.

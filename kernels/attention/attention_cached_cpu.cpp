@@ -108,8 +108,8 @@ HWY_INLINE void attend_floats(const AttentionCachedParams& p, const CachedInputs
   }
 }
 
-/// attend_floats() for pairs of bf16. They begin at the first visible key, whose pair may be
-/// another one in the forward pass: a chain over pairs adds key after key, wherever they begin.
+/// attend_floats() for pairs of bf16. Pairs begin at the first visible key, which may be the second
+/// of its pair in the forward pass: a chain adds key after key, so the bits are the same.
 HWY_INLINE void attend_pairs(const AttentionCachedParams& p, const CachedInputs& in,
                              const VisibleKeys& visible, const CachedHeads& of,
                              const CachedScratch& t) {

@@ -19,7 +19,7 @@
 namespace train::kernels::cpu {
 
 /// Cached rows whose softmax is computed at once. Chunks begin at multiples of it, so the order of
-/// a text's sums depends on its length alone; even, so pairs of bf16 do, too.
+/// a text's sums depends on its length alone.
 inline constexpr std::int64_t kLatentChunk = 256;
 
 /// Sizes of one row's computation. Heads are columns of the scores, so each is padded to vectors.

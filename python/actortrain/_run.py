@@ -28,7 +28,7 @@ _STARTED = re.compile(r"info run_started directory=(.*) step=\d+ steps=\d+ ")
 
 class _Homes:
     """The directories that the program has named, one for each name: held open since, as a directory that is removed
-    leaves its number to the next one that is made. The program names the run's when it has begun it, while no other
+    leaves its inode number to the next one that is made. The program names the run's when it has begun it, while no other
     start can set it aside. Where nobody waits for the run, and this process is kept from reading the line until another
     start has come, that one's directory is taken for it."""
 
@@ -49,8 +49,8 @@ class _Homes:
                     self._held[named] = os.open(named, os.O_RDONLY | os.O_DIRECTORY)
 
     def now(self, named: Path) -> Path:
-        """Where the directory is that had this name: `fresh=True` sets it aside as NAME-2, or a higher number. Of one
-        that is gone, the name. Raises FileNotFoundError where another directory has that."""
+        """Where the directory is that had this name: `fresh=True` sets it aside as NAME-2, or a higher number. Returns the
+        name if the directory is gone. Raises FileNotFoundError where another directory has that."""
         if named not in self._held:
             return named
         for place in itertools.chain([named], named.parent.glob(glob.escape(named.name) + "-*")):
@@ -183,7 +183,7 @@ class Run:
     def _finish(self) -> None:
         self._said.check_owner()
         code = self._process.wait()
-        said = self._said.whole()  # Of a run that is waited for the directory is known from now on.
+        said = self._said.whole()  # All has been heard: the directory is known from now on.
         if code not in _FINISHED:
             raise error_of(code, said)
 

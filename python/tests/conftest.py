@@ -4,7 +4,9 @@ the PATH."""
 from __future__ import annotations
 
 import random
+import time
 from pathlib import Path
+from typing import Callable
 
 import pytest
 
@@ -45,6 +47,16 @@ interval_steps = 3
 [checkpoint]
 interval_steps = 2
 """
+
+
+def comes_true(condition: Callable[[], bool], limit_s: float = 300) -> bool:
+    """Waits for a state that nothing tells of: a file of another process. False after `limit_s`."""
+    end = time.monotonic() + limit_s
+    while not condition():
+        if time.monotonic() > end:
+            return condition()
+        time.sleep(0.01)
+    return True
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,6 @@ import sqlite3
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,8 @@ import pytest
 
 import actortrain as at
 from actortrain import _log
+
+from conftest import comes_true
 
 
 class Recorder:
@@ -222,9 +223,7 @@ def test_events_after_the_last_line_are_sent(logged: Path, recorder: type[Record
     monkeypatch.setattr(_log, "_is_over", lambda directory: over.is_set())
     follower = threading.Thread(target=lambda: at.log(logged, "wandb"), daemon=True)
     follower.start()
-    while len(recorder.sent) < 5:
-        assert follower.is_alive()
-        time.sleep(0.01)
+    assert comes_true(lambda: len(recorder.sent) >= 5 or not follower.is_alive()) and follower.is_alive()
     with (logged / "events.jsonl").open("a") as file:
         file.write('{"event": "rank_died", "unix_ms": 2}\n{"event": "finished", "unix_ms": 3}\n')
     over.set()
@@ -307,12 +306,11 @@ def sent_by_command(logged: Path, number: int = 0, **variables: str) -> tuple[in
     with subprocess.Popen([sys.executable, "-m", "actortrain", "log", str(logged), "--to", "wandb", "--once"],
                           stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment) as command:
         try:
-            while number and command.poll() is None:
-                time.sleep(0.01)
-                if file.is_file() and file.read_text().count("\n") >= 3:
-                    command.send_signal(number)
-                    told.touch()  # lets the third line be sent, after which there is no other
-                    break
+            if number:
+                assert comes_true(lambda: command.poll() is not None or
+                                  (file.is_file() and file.read_text().count("\n") >= 3))
+                command.send_signal(number)
+                told.touch()  # lets the third line be sent, after which there is no other
             said = command.communicate(timeout=60)[1]
         finally:
             command.kill()

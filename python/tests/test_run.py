@@ -24,6 +24,8 @@ import pytest
 import actortrain as at
 from actortrain._lines import Lines
 
+from conftest import comes_true
+
 ENDLESS: dict[str, Any] = {"run.steps": 1_000_000}
 
 # A shell may have started all of this with interrupts ignored.
@@ -347,11 +349,7 @@ def test_a_board_may_say_more_than_a_pipe_holds(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
     with at.Board(tmp_path) as board:
         assert board.url == "http://x/"
-        for _ in range(600):
-            if (tmp_path / "said").exists():
-                break
-            time.sleep(0.05)
-        assert (tmp_path / "said").exists()
+        assert comes_true((tmp_path / "said").exists)
 
 
 @pytest.mark.parametrize("room", [None, 0, 10, 1 << 20])

@@ -85,7 +85,7 @@ class CheckpointStore {
       checkpoint::Depth depth = checkpoint::Depth::files);
 
   /// True if the checkpoint of the last find_start() was computed with another kernel set: steps
-  /// after it come otherwise.
+  /// after it get other bits.
   [[nodiscard]] bool other_kernels() const { return other_kernels_; }
 
   /// Marks the checkpoint of find_start() as complete: every rank has restored it. Retires old ones

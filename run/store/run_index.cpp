@@ -14,7 +14,7 @@ constexpr std::size_t kMostSteps = 100'000;
 constexpr std::size_t kMostRemarks = 10'000;
 constexpr std::size_t kStepsAtOnce = 1000;
 
-/// Work for RunIndex::change() where opening and a queued take_back() are all.
+/// Change that only opens the index and runs a queued take_back().
 Status no_change(checkpoint::CheckpointIndex& /*index*/) { return {}; }
 
 }  // namespace

@@ -301,7 +301,7 @@ def loads_of_another_run_go(page, url, runs):
     lines = file.read_text()
 
     def choose(step):
-        """What is shown at once, by what the page has kept."""
+        """Chooses a step; returns the texts shown at once, from the loads that the page has kept."""
         return page.script("expertMap.choose(arguments[0] - 1); return ['loads-at', 'loads-summary']"
                            ".map((id) => byId(id).textContent);", step)
 

@@ -280,7 +280,7 @@ TEST_CASE("processors: a checkpoint that names an instruction set is resumed, wi
     return ended.err;
   };
   CHECK(has(replayed("10"), fmt::format("saved with {}, replayed on cpu-fma-2", before)));
-  CHECK_FALSE(has(replayed("13"), "kernel_set_changed"));  // From a checkpoint of others.
+  CHECK_FALSE(has(replayed("13"), "kernel_set_changed"));  // Others computed only its start.
   site.train({"run.digest_interval_steps=1"});
   CHECK(results_of(site.run()) == whole);
   CHECK(manifest_of(site.run(), 20).fields.kernel_set == "cpu-fma-2");

@@ -58,7 +58,7 @@ bool is_closed(const Descriptor& socket) {
 /// The highest of two ranks, whose port is open until the test has played rank 0.
 class Accepting {
  public:
-  /// `proof_time`: nobody is closed for want of it unless a test says so.
+  /// By default no connection is closed because its proof is late.
   explicit Accepting(std::chrono::milliseconds proof_time = test::beyond_hang_limit)
       : store_(test::make_file_store(directory_.path())) {
     MeshOptions options;

@@ -139,7 +139,7 @@ TEST_CASE("published: windows, two ropes and a tied head outlive kill -9, to the
   const Words keys = {"run.steps=60", "eval.interval_steps=0", "checkpoint.interval_steps=20",
                       "recovery.snapshot_interval_steps=4"};
   site.train(joined(keys, {"run.name=alone"}));
-  // Six blocks, and one lane in each step.
+  // Six blocks, one lane for rank 1: it stands in step 10.
   const auto launcher =
       start_held(site, "1", 6 * 9 + 1, rank_keys(3, "full", joined(keys, {"run.name=killed"})));
   wait_for_step(site.run("killed"), *launcher, 7);

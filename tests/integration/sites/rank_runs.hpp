@@ -67,7 +67,7 @@ inline std::map<pid_t, std::string> processes_with(const std::string& text) {
   return processes;
 }
 
-/// 0: it has ended.
+/// Parent of a process; 0 if the process has ended.
 inline pid_t parent_of(pid_t process) {
   std::ifstream file(fmt::format("/proc/{}/status", process));
   for (std::string word; file >> word;) {

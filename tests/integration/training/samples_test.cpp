@@ -179,7 +179,7 @@ TEST_CASE("samples: a run whose rank is killed goes on, and repeats and loses no
   const RunSite unbroken;
   unbroken.train(keys);
   const RunSite site;
-  // Rank 1 has one of three lanes, of two blocks.
+  // Two blocks, one lane for rank 1: it stands in step 111.
   const auto launcher = start_held(site, "1", 2 * 110 + 1, keys);
   wait_for_event(site, *launcher, "sampled", 4);
   REQUIRE(::kill(started_workers(site, *launcher, 2).at(1), SIGKILL) == 0);
