@@ -68,9 +68,9 @@ std::vector<std::string> environment_of_others() {
   std::vector<std::string> restored;
   for (char** entry = ::environ; entry != nullptr && *entry != nullptr; ++entry) {
     const std::string_view variable = *entry;
-    const std::size_t name_end = std::min(variable.find('='), variable.size());
+    const std::size_t name_end = variable.find('=');
     const auto* const kept = std::ranges::find_if(kSetAside, [&](const SetAside& each) {
-      return name_end < variable.size() && variable.substr(0, name_end) == each.kept;
+      return name_end != std::string_view::npos && variable.substr(0, name_end) == each.kept;
     });
     if (kept == std::end(kSetAside)) {
       variables.emplace_back(variable);

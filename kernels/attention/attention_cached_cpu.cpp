@@ -1,6 +1,6 @@
 #include "kernels/attention/attention_cached.hpp"
 
-#include <cmath>
+#include <algorithm>
 
 #include "kernels/attention/attention_scratch.hpp"
 #include "kernels/attention/bf16_blocks.hpp"

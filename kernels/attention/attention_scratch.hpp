@@ -121,8 +121,7 @@ struct QueryBlock {
 /// Floats of a score row over cached keys; each of its two segments may write up to one vector too
 /// many.
 [[nodiscard]] constexpr std::int64_t cached_score_row(std::int64_t keys) {
-  return divide_up(keys, AttentionSizes::kVector) * AttentionSizes::kVector +
-         AttentionSizes::kVector;
+  return padded_keys(keys) + AttentionSizes::kVector;
 }
 
 /// One query head's tensors at a document's first row, with its group's keys and values.

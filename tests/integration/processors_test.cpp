@@ -257,7 +257,7 @@ TEST_CASE("processors: ranks on two kinds of processor are one job, with the bit
 
 TEST_CASE("processors: a checkpoint that names an instruction set is resumed, with a note",
           "[integration][processors]") {
-  const std::string before = "cpu-avx512";
+  const std::string before = GENERATE("cpu-avx512", "cpu-avx2", "cpu-fma");
   const RunSite site;
   const Words words = RunSite::run_words({"run.digest_interval_steps=1"});
   Process old(

@@ -113,9 +113,7 @@ inline void check_killed(const RunSite& site, const std::string& fault, const Wo
   const Words killed = joined(keys, {"run.name=killed", "recovery.rank_loss=respawn"});
   const auto run = start_held_at(site, fault, rank_keys(3, "gradient", killed));
   wait_for_event(site.run("killed"), *run, "checkpoint_published");
-  REQUIRE(::kill(started_workers(site, *run, 3).at(1), SIGKILL) == 0);
-  wait_for_event(site.run("killed"), *run, "rank_lost");
-  let_go(site);
+  kill_held(site, site.run("killed"), *run, 3);
   const Ended ended = run->wait();
   INFO(ended.err);
   CHECK(ended.exit_code == 0);

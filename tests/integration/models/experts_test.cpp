@@ -145,12 +145,9 @@ TEST_CASE("experts: a rank that is lost while loads are counted, or behind that,
              RunSite::run_words(rank_keys(
                  3, strategy, joined(keys, {"run.name=lost", "recovery.rank_loss=respawn"})))),
       site.path());
-  const auto workers = started_workers(site, run, 3);
   REQUIRE(run.until([&] { return fs::exists(held); }));
   wait_for_event(site.run("lost"), run, "checkpoint_published");
-  REQUIRE(::kill(workers.at(1), SIGKILL) == 0);
-  wait_for_event(site.run("lost"), run, "rank_lost");
-  let_go(site);
+  kill_held(site, site.run("lost"), run, 3);
   const Ended ended = run.wait();
   INFO(ended.err);
   CHECK(ended.exit_code == 0);

@@ -143,9 +143,7 @@ TEST_CASE("published: windows, two ropes and a tied head outlive kill -9, to the
   const auto launcher =
       start_held(site, "1", 6 * 9 + 1, rank_keys(3, "full", joined(keys, {"run.name=killed"})));
   wait_for_step(site.run("killed"), *launcher, 7);
-  REQUIRE(::kill(started_workers(site, *launcher, 3).at(1), SIGKILL) == 0);
-  wait_for_event(site.run("killed"), *launcher, "rank_lost");
-  let_go(site);
+  kill_held(site, site.run("killed"), *launcher, 3);
   const Ended ended = launcher->wait();
   INFO(ended.err);
   CHECK(ended.exit_code == 0);

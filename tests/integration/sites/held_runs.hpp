@@ -36,6 +36,15 @@ inline std::unique_ptr<Process> start_held(const RunSite& site, const std::strin
 /// What was held goes on, and nothing is held any more, in later generations neither.
 inline void let_go(const RunSite& site) { fs::remove(site / "wedge"); }
 
+/// Kills rank 1 of a run that is held, whose directory is `directory`, and lets the others go when
+/// they miss it.
+inline void kill_held(const RunSite& site, const fs::path& directory, Process& run,
+                      std::size_t ranks) {
+  REQUIRE(::kill(started_workers(site, run, ranks).at(1), SIGKILL) == 0);
+  wait_for_event(directory, run, "rank_lost");
+  let_go(site);
+}
+
 /// Sends a signal to a run that is held, and lets it go when it has heard it: no step is begun
 /// after those in flight.
 inline Ended stop_held(const RunSite& site, Process& run, int signal) {

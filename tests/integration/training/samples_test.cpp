@@ -181,10 +181,8 @@ TEST_CASE("samples: a run whose rank is killed goes on, and repeats and loses no
   const RunSite site;
   // Two blocks, one lane for rank 1: it stands in step 111.
   const auto launcher = start_held(site, "1", 2 * 110 + 1, keys);
-  wait_for_event(site, *launcher, "sampled", 4);
-  REQUIRE(::kill(started_workers(site, *launcher, 2).at(1), SIGKILL) == 0);
-  wait_for_event(site, *launcher, "rank_lost");
-  let_go(site);
+  wait_for_event(site, *launcher, "sampled", 5);
+  kill_held(site, site.run(), *launcher, 2);
   const Ended ended = launcher->wait();
   INFO(ended.err);
   CHECK(ended.exit_code == 0);
